@@ -95,7 +95,9 @@ void check(const StepRequest& request, const curate::InputSource& source, Proble
     if (!existing.empty()) problems.add(existing);
   }
   curate::check_output(request.output, problems);
-  if (!parse_bytes(request.memory)) problems.add("--memory ", request.memory, ": expected an amount such as 512MiB");
+  if (parse_bytes(request.memory).value_or(0) < curate::kLeastMemory)
+    problems.add("--memory ", request.memory, ": expected an amount such as 512MiB, at least ",
+                 format_bytes(curate::kLeastMemory));
 }
 
 nlohmann::ordered_json report_of(const std::string& step, const StepRequest& request, const curate::RunResult& result,

@@ -112,11 +112,19 @@ FateWriter::FateWriter(std::filesystem::path folder) : folder_(std::move(folder)
 }
 
 void FateWriter::write_shard(const std::string& lines, int64_t next_number) {
-  std::vector<std::string> sorted = split(lines, '\n');
-  std::erase(sorted, "");
+  std::vector<std::string_view> sorted;
+  for (size_t at = 0; at < lines.size();) {
+    const size_t end = std::min(lines.find('\n', at), lines.size() - 1) + 1;
+    sorted.push_back(std::string_view(lines).substr(at, end - at));
+    at = end;
+  }
   std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const std::string& a, const std::string& b) { return number_of(a) < number_of(b); });
-  write_file_atomically(fate_shard_file(folder_, ends_.size()), compress(join(sorted, "\n") + "\n"));
+                   [](std::string_view a, std::string_view b) { return number_of(a) < number_of(b); });
+  std::string text;
+  text.reserve(lines.size());
+  for (const std::string_view line : sorted) text += line;
+  if (text.empty()) text = "\n";
+  write_file_atomically(fate_shard_file(folder_, ends_.size()), compress(text));
   ends_.push_back(next_number);
 }
 

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json_fields.h"
+#include "base/log.h"
 #include "base/pending_file.h"
 #include "curate/fates.h"
 #include "curate/file_lock.h"
@@ -79,6 +80,9 @@ class Groups {
     outputs_.clear();
     if (plan_.is_partitioned && !tallies_.empty()) write_file_atomically(folder_ / kPartitionedTable / "_SUCCESS", "");
     write_manifest();
+    if (!plan_.by.empty() && !tallies_.empty() && !has_value_)
+      log_warning("output.by: no document has a text under the key '", plan_.by, "': all are in ",
+                  tallies_.front().file);
   }
   std::vector<GroupTally>& tallies() { return tallies_; }
 
@@ -94,6 +98,7 @@ class Groups {
     std::optional<std::string> value = document.metadata.text(plan_.by);
     if (const std::string_view json = document.metadata.json(plan_.by); !value && !json.empty() && json != "null")
       if (plan_.is_partitioned) value = std::string(json);
+    has_value_ |= value.has_value();
     std::string name = plan_.by.empty() ? "documents" : file_name_of(value.value_or("unknown"));
     const auto [found, is_new] = index_.try_emplace(plan_.is_partitioned ? value.value_or("") : name, outputs_.size());
     if (is_new) {
@@ -112,6 +117,7 @@ class Groups {
   }
 
   const OutputPlan& plan_;
+  bool has_value_ = false;  // whether a document had the key `by`
   std::set<std::string> catalogue_keys_;
   fs::path folder_;
   std::map<std::string, size_t> index_;
@@ -147,7 +153,8 @@ void write_documents(const RunPlan& plan, const RunResult& result, Groups& group
   for (int64_t shard = 0; shard < result.num_shards; ++shard) {
     std::string lines;
     for (const ShardStore& store : stores) lines += store.read_fates(shard);
-    for (const Document& document : stores.back().read_documents(shard)) {
+    ShardDocuments documents = stores.back().documents(shard);
+    for (Document document; documents.next(document);) {
       const auto [output, line] = groups.write(document);
       lines += place_line(document.number, output, line);
     }

@@ -536,5 +536,34 @@ TEST(CurateMix, TriesWithoutWriting) {
   EXPECT_FALSE(std::filesystem::exists(folder / "mix.dry-run"));
 }
 
+TEST(CurateMix, WarnsOfWhatLeavesNothingAndOfAKeyThatNoDocumentHas) {
+  TestFolder folder;
+  write_text(folder / "in.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  const std::string recipe = folder / "recipe.toml";
+  const auto warnings = [&](const std::string& by, const std::string& step) {
+    std::filesystem::remove_all(folder / "mix");
+    write_text(recipe, concat("[output]\nfolder = \"", folder / "mix", "\"\n", by,
+                              "[[source]]\nname = \"a\"\nfiles = [\"", folder / "in.jsonl", "\"]\n", step));
+    ::testing::internal::CaptureStderr();
+    make(recipe, 1);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(warnings("by = \"lang\"\n", "").find("no document has a text under the key 'lang'"), std::string::npos);
+  EXPECT_EQ(warnings("by = \"source\"\n", "").find("no document has a text"), std::string::npos);
+  const std::string most = warnings("", "[[step]]\nname = \"length\"\nleast = 100\n");
+  EXPECT_NE(most.find("step 1, length: nothing is left of 2 documents"), std::string::npos) << most;
+  EXPECT_EQ(warnings("", "[[step]]\nname = \"length\"\nleast = 1\n").find("nothing is left"), std::string::npos);
+}
+
+TEST(CurateMix, RefusesMemoryWithoutAUnit) {
+  TestFolder folder;
+  write_text(folder / "in.jsonl", "{\"text\": \"one\"}\n");
+  write_text(folder / "recipe.toml", concat("[output]\nfolder = \"", folder / "mix", "\"\n[run]\nmemory = \"10\"\n",
+                                            "[[source]]\nname = \"a\"\nfiles = [\"", folder / "in.jsonl", "\"]\n"));
+  const std::string problems = mix_problems(folder / "recipe.toml");
+  EXPECT_NE(problems.find("memory 10: expected an amount such as 512MiB, at least 1.00 MiB"), std::string::npos)
+      << problems;
+}
+
 }  // namespace
 }  // namespace espalier::curate

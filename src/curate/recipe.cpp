@@ -135,16 +135,17 @@ class RecipeReader {
     rows.add("--memory", memory, "memory for a step that must see all documents");
     rows.add("--shard", shard, "input between two points from which an interrupted run can resume");
     read_rows(*node->as_table(), "[run]", rows, {});
-    take_bytes(*node, "memory", memory, recipe_.memory_bytes);
-    take_bytes(*node, "shard", shard, recipe_.shard_bytes);
+    take_bytes(*node, "memory", memory, kLeastMemory, recipe_.memory_bytes);
+    take_bytes(*node, "shard", shard, 1, recipe_.shard_bytes);
   }
 
-  void take_bytes(const toml::node& node, const char* key, const std::string& text, int64_t& bytes) {
+  void take_bytes(const toml::node& node, const char* key, const std::string& text, int64_t least, int64_t& bytes) {
     const std::optional<int64_t> amount = parse_bytes(text);
-    if (amount && *amount > 0)
+    if (amount && *amount >= least)
       bytes = *amount;
     else
-      problems_.add(at(node), ", [run]: ", key, " ", text, ": expected an amount such as 512MiB");
+      problems_.add(at(node), ", [run]: ", key, " ", text, ": expected an amount such as 512MiB",
+                    least > 1 ? concat(", at least ", format_bytes(least)) : "");
   }
 
   template <class Read>

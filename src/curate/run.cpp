@@ -57,6 +57,11 @@ class Run {
       temporary_.emplace(plan_.work_folder);
     }
     for (size_t stage = 0; stage < ranges_.size(); ++stage) run_stage(stage);
+    for (size_t step = 0; step < steps_.size(); ++step)
+      if (steps_[step] != nullptr) doubt(static_cast<int>(step), steps_[step]->doubt());
+    for (size_t step = 0; step < steps_.size(); ++step)
+      if (const StepTally& tally = result_.steps[step]; tally.num_in > 0 && tally.num_out == 0)
+        doubt(static_cast<int>(step), "nothing is left of " + format_counted(tally.num_in, "document"));
     if (plan_.keeps_work && take_ != nullptr) hand_over();
     remove_temporary();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -122,6 +127,7 @@ class Run {
         result_.input.add(summary.input);
       }
     }
+    if (decides != nullptr) end_pass(range.first_step);
     if (range.digests) finish_pass(*range.digests);
     previous_ = std::move(store_);
   }
@@ -135,9 +141,11 @@ class Run {
                     ExitCode::kBadData);
   }
 
+  static std::string pass_name(int step) { return concat("pass-", step, "-", process_name()); }
+
   // A folder of this process, since each makes the pass for itself.
   void make_pass(int step) {
-    const fs::path space = folder(concat("pass-", step, "-", process_name()));
+    const fs::path space = folder(pass_name(step));
     fs::remove_all(space);
     fs::create_directories(space);
     passes_[static_cast<size_t>(step)] =
@@ -149,6 +157,18 @@ class Run {
     for (int64_t shard = 0; shard < result_.num_shards; ++shard) store_->feed(shard, pass);
     pass.finish();
     result_.facts[static_cast<size_t>(step)] = pass.facts();
+  }
+
+  // Nobody asks it again: its files need not stay mapped.
+  void end_pass(int step) {
+    std::unique_ptr<Pass>& pass = passes_[static_cast<size_t>(step)];
+    doubt(step, pass->doubt());
+    pass.reset();
+    fs::remove_all(folder(pass_name(step)));
+  }
+
+  void doubt(int step, const std::string& text) const {
+    if (!text.empty()) log_warning("step ", step + 1, ", ", plan_.steps[static_cast<size_t>(step)].name, ": ", text);
   }
 
   void add_tallies(int first_step, const std::vector<StepTally>& tallies) {
@@ -249,7 +269,11 @@ class Run {
     };
     map_in_order<InputBlock>(
         plan_.workers, [&](InputBlock& block) { return next_block(reader, store, progress, block); },
-        [](const InputBlock& block) { return static_cast<int64_t>(block.raw.bytes.size()); },
+        [](const InputBlock& block) {
+          constexpr size_t kBytesOfDocument =
+              512;  // what it takes beside its text while it waits, with fate and digest
+          return static_cast<int64_t>(block.raw.bytes.size() + block.raw.records.size() * kBytesOfDocument);
+        },
         [&](const InputBlock& block) {
           return Done{stage.process(plan_.sources, block.raw), block.shard, block.ends_shard, block.input_hash};
         },
@@ -277,16 +301,12 @@ class Run {
     for (int64_t shard = 0; shard < result_.num_shards; ++shard, progress.advance(1)) {
       const std::optional<FileLock> claim = store == nullptr ? std::nullopt : store->claim(shard);
       if (store != nullptr && !claim) continue;
-      std::vector<Document> documents = previous_->read_documents(shard);
+      ShardDocuments documents = previous_->documents(shard);
       const int64_t next_number = previous_->summary(shard).next_number;
-      size_t at = 0;
       const auto next = [&](std::vector<Document>& block) {
-        if (at == documents.size()) return false;
-        const size_t end = std::min(documents.size(), at + kDocumentsOfBlock);
-        block.assign(std::make_move_iterator(documents.begin() + static_cast<int64_t>(at)),
-                     std::make_move_iterator(documents.begin() + static_cast<int64_t>(end)));
-        at = end;
-        return true;
+        for (Document document; block.size() < kDocumentsOfBlock && documents.next(document);)
+          block.push_back(std::move(document));
+        return !block.empty();
       };
       const auto work = [&](const std::vector<Document>& block) { return stage.process(block, next_number); };
       map_in_order<std::vector<Document>>(
@@ -301,8 +321,10 @@ class Run {
 
   // From the shards of the last stage to the taker.
   void hand_over() {
-    for (int64_t shard = 0; shard < result_.num_shards; ++shard)
-      for (Document& document : previous_->read_documents(shard)) take_(std::move(document));
+    for (int64_t shard = 0; shard < result_.num_shards; ++shard) {
+      ShardDocuments documents = previous_->documents(shard);
+      for (Document document; documents.next(document);) take_(std::move(document));
+    }
   }
 
   void note(Progress& progress, const BlockResult& block) {

@@ -28,6 +28,7 @@ struct PlannedStep {
 };
 
 inline constexpr int64_t kShardBytes = int64_t{32} << 20;
+inline constexpr int64_t kLeastMemory = int64_t{1} << 20;  // of what users give: less is a unit that was forgotten
 
 struct RunPlan {
   std::vector<InputSource> sources;

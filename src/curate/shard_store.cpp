@@ -39,6 +39,25 @@ std::string to_line(const FateRecord& fate) {
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+ShardDocuments::ShardDocuments(const std::filesystem::path& path)
+    : path_(path.string()), lines_(read_compressed(path)) {}
+
+bool ShardDocuments::next(Document& document) {
+  if (at_ == lines_.size()) return false;
+  const size_t end = lines_.find('\n', at_);
+  document = {};
+  const char* const line_end = lines_.data() + end;
+  const char* const number_end = std::from_chars(lines_.data() + at_, line_end, document.number).ptr;
+  const std::string_view json(number_end + 1, static_cast<size_t>(line_end - number_end - 1));
+  std::string reason;
+  int64_t num_replaced = 0;
+  const int64_t number = document.number;
+  if (!parse_document(json, kTextKey, document, reason, num_replaced))
+    throw UserError(concat("'", path_, "', document ", number, ": ", reason), ExitCode::kBadData);
+  at_ = end + 1;
+  return true;
+}
+
 ShardStore::ShardStore(std::filesystem::path folder, size_t num_steps)
     : folder_(std::move(folder)), num_steps_(num_steps) {
   std::filesystem::create_directories(folder_);
@@ -70,26 +89,7 @@ std::filesystem::path ShardStore::path_of(int64_t shard, const char* kind) const
   return folder_ / (format_printf("%08lld", static_cast<long long>(shard)) + kind);
 }
 
-std::vector<Document> ShardStore::read_documents(int64_t shard) const {
-  const std::filesystem::path path = path_of(shard, ".documents.zst");
-  const std::string text = read_compressed(path);
-  std::vector<Document> documents;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = text.find('\n', at);
-    Document document;
-    const char* const line_end = text.data() + end;
-    const char* const number_end = std::from_chars(text.data() + at, line_end, document.number).ptr;
-    const std::string_view json(number_end + 1, static_cast<size_t>(line_end - number_end - 1));
-    std::string reason;
-    int64_t num_replaced = 0;
-    const int64_t number = document.number;
-    if (!parse_document(json, kTextKey, document, reason, num_replaced))
-      throw UserError(concat("'", path.string(), "', document ", number, ": ", reason), ExitCode::kBadData);
-    documents.push_back(std::move(document));
-    at = end + 1;
-  }
-  return documents;
-}
+ShardDocuments ShardStore::documents(int64_t shard) const { return ShardDocuments(path_of(shard, ".documents.zst")); }
 
 void ShardStore::feed(int64_t shard, Pass& pass) const {
   const std::string bytes = read_compressed(path_of(shard, ".digests.zst"));

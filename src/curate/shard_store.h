@@ -30,6 +30,18 @@ struct ShardSummary {
   std::vector<StepTally> tallies;
 };
 
+// The documents of a complete shard, one at a time: their lines are in memory, but not all of them parsed,
+// since a short document takes many times the bytes of its line.
+class ShardDocuments {
+ public:
+  explicit ShardDocuments(const std::filesystem::path& path);
+  bool next(Document& document);  // false after the last
+
+ private:
+  std::string path_, lines_;
+  size_t at_ = 0;
+};
+
 class ShardStore {
  public:
   ShardStore(std::filesystem::path folder, size_t num_steps);
@@ -39,7 +51,7 @@ class ShardStore {
   // For as long as the lock lives, the shard is this process's to make. Nothing where it is complete, or another's.
   std::optional<FileLock> claim(int64_t shard) const;
   ShardSummary summary(int64_t shard) const;  // of a complete one, as are the next
-  std::vector<Document> read_documents(int64_t shard) const;
+  ShardDocuments documents(int64_t shard) const;
   // Calls add(number, digest) for each document, in order.
   void feed(int64_t shard, Pass& pass) const;
   std::string read_fates(int64_t shard) const;  // the lines

@@ -45,6 +45,8 @@ class Step {
     (void)document;
     (void)measures;
   }
+  // After the documents: what looks like a mistake in the options, such as a key that no document had. For a warning.
+  virtual std::string doubt() const { return ""; }
 };
 
 // A step that only compares values with thresholds, possibly after changing the text.
@@ -88,6 +90,7 @@ class Pass {
   virtual Fate decide(Document& document) const = 0;
   // What the report says besides counts: clusters, thresholds, ... After finish().
   virtual nlohmann::ordered_json facts() const { return nlohmann::ordered_json::object(); }
+  virtual std::string doubt() const { return ""; }  // as of a Step, after the last decide()
 };
 
 // The options of one step of a recipe, and the step that they configure.

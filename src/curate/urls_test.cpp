@@ -76,5 +76,18 @@ TEST(Urls, TheFirstRuleThatAppliesIsTheReason) {
       std::string::npos);
 }
 
+TEST(UrlsStep, DoubtsAKeyThatNoDocumentHas) {
+  const std::unique_ptr<StepMaker> maker = test::maker_of("urls", "url_key = \"link\"");
+  const std::unique_ptr<Step> step = maker->make_step();
+  EXPECT_EQ(step->doubt(), "");
+  Document document;
+  document.metadata.set("url", "http://other.com/page");
+  step->apply(document);
+  EXPECT_NE(step->doubt().find("no document has a URL under the key 'link'"), std::string::npos) << step->doubt();
+  document.metadata.set("link", "http://other.com/page");
+  step->apply(document);
+  EXPECT_EQ(step->doubt(), "");
+}
+
 }  // namespace
 }  // namespace espalier::curate

@@ -12,4 +12,7 @@ std::unique_ptr<StepMaker> simhash_maker();
 std::unique_ptr<StepMaker> substrings_maker();
 std::unique_ptr<StepMaker> urls_maker();
 
+// What a step that goes by URLs doubts where no document had that key.
+std::string no_url_doubt(const std::string& key);
+
 }  // namespace espalier::curate

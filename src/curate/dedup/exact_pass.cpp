@@ -114,6 +114,7 @@ class ExactPass : public Pass {
 
   void add(int64_t number, std::string_view digest) override {
     ExactEntry entry{0, 0, nodes_.add(number, digest), 0};
+    ++num_documents_;
     for (; !digest.empty(); digest.remove_prefix(3 * sizeof(uint64_t))) {
       uint64_t words[3];
       std::memcpy(words, digest.data(), sizeof words);
@@ -169,6 +170,11 @@ class ExactPass : public Pass {
     return {{"compared", num_units_}, {"distinct", num_distinct_}, {"duplicates", num_duplicates_}};
   }
 
+  std::string doubt() const override {
+    return config_.unit == ExactUnit::kUrl && num_documents_ > 0 && num_units_ == 0 ? no_url_doubt(config_.url_key)
+                                                                                    : "";
+  }
+
  private:
   Fate remove_pieces(Document& document, std::span<const ExactDrop> drops) const {
     if (drops.empty()) return Fate::kept();
@@ -196,7 +202,7 @@ class ExactPass : public Pass {
   RecordSorter<ExactEntry> entries_;
   RecordSorter<ExactDrop> drops_;
   SortedRecords<ExactDrop> found_;
-  int64_t num_units_ = 0, num_distinct_ = 0, num_duplicates_ = 0;
+  int64_t num_documents_ = 0, num_units_ = 0, num_distinct_ = 0, num_duplicates_ = 0;
 };
 
 class ExactMaker : public StepMaker {

@@ -99,7 +99,7 @@ std::vector<uint32_t> WindowMinHash::operator()(std::string_view text) const {
                      : isa_ == MinHashIsa::kAvx2 ? internal::minhash_windows_avx2
                                                  : internal::MinHashLoops<16>::windows;
   const auto flush = [&] {
-    loops(block.data(), in_block, rotated_seeds_.data(), least.data(), least.size());
+    loops(block.data(), in_block, rotated_seeds_.data(), least.data(), num_values_);
     in_block = 0;
   };
   seen->start_text();
@@ -152,7 +152,7 @@ std::vector<uint64_t> ShingleMinHash::operator()(std::span<const uint64_t> shing
   const auto loops = isa_ == MinHashIsa::kAvx512 ? internal::minhash_shingles_avx512
                      : isa_ == MinHashIsa::kAvx2 ? internal::minhash_shingles_avx2
                                                  : internal::MinHashLoops<16>::shingles;
-  loops(shingles.data(), shingles.size(), masks_.data(), least.data(), least.size());
+  loops(shingles.data(), shingles.size(), masks_.data(), least.data(), num_values_);
   least.resize(num_values_);
   return least;
 }

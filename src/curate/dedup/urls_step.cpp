@@ -1,6 +1,8 @@
 // Documents by their URL (curate/urls.h).
 #include "curate/urls.h"
 
+#include <atomic>
+
 #include "base/file.h"
 #include "base/format.h"
 #include "curate/dedup/dedup.h"
@@ -24,14 +26,23 @@ class UrlsStep : public Step {
 
   Fate apply(Document& document) const override {
     const std::optional<std::string> url = document.metadata.text(config_.key);
+    note(saw_document_);
+    if (url) note(saw_url_);
     if (!url) return config_.missing == MissingUrl::kStays ? Fate::kept() : Fate::dropped("no_url");
     const char* const reason = why_not_url(text::python::strip(*url), config_.rules, suffixes_);
     return reason == nullptr ? Fate::kept() : Fate::dropped(reason);
   }
 
+  std::string doubt() const override { return saw_document_ && !saw_url_ ? no_url_doubt(config_.key) : ""; }
+
  private:
+  static void note(std::atomic<bool>& flag) {
+    if (!flag.load(std::memory_order_relaxed)) flag.store(true, std::memory_order_relaxed);  // written once
+  }
+
   UrlsConfig config_;
   PublicSuffixes suffixes_;
+  mutable std::atomic<bool> saw_document_ = false, saw_url_ = false;
 };
 
 // Entries of files with one per line; lines that begin with # are comments.
@@ -88,6 +99,10 @@ class UrlsMaker : public StepMaker {
 };
 
 }  // namespace
+
+std::string no_url_doubt(const std::string& key) {
+  return concat("no document has a URL under the key '", key, "'; see --url-key");
+}
 
 std::unique_ptr<StepMaker> urls_maker() { return std::make_unique<UrlsMaker>(); }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace espalier::curate::internal {
 
@@ -13,7 +14,7 @@ struct WindowHash {
   uint32_t body, tail;
 };
 
-constexpr size_t kMinHashPadding = 16;  // values are filled up to a multiple of this: one vector of AVX-512
+constexpr size_t kMinHashPadding = 16;  // room for values is a multiple of this: one vector of AVX-512
 
 inline constexpr uint64_t kMinHashFirst = 0x9FB21C651E98DF25ULL, kMinHashSecond = 0xD6E8FEB86659FD93ULL;
 
@@ -26,6 +27,26 @@ struct MinHashLoops {
   template <class Vector, class Value>
   static inline __attribute__((always_inline)) void load(Vector& vector, const Value* from) {
     std::memcpy(&vector, from, kBytes);
+  }
+
+  // Calls block(number of vectors, first value) for the vectors that hold `values` values. A block has up to four, as
+  // even as they come: one of a single vector would wait for its multiplications.
+  template <size_t kLanes, class Block>
+  static inline __attribute__((always_inline)) void for_blocks(size_t values, Block block) {
+    size_t left = (values + kLanes - 1) / kLanes;
+    for (size_t at = 0, blocks = (left + 3) / 4; blocks > 0; --blocks) {
+      const size_t vectors = (left + blocks - 1) / blocks;
+      if (vectors == 4)
+        block(std::integral_constant<int, 4>(), at);
+      else if (vectors == 3)
+        block(std::integral_constant<int, 3>(), at);
+      else if (vectors == 2)
+        block(std::integral_constant<int, 2>(), at);
+      else
+        block(std::integral_constant<int, 1>(), at);
+      at += vectors * kLanes;
+      left -= vectors;
+    }
   }
 
   // MurmurHash3_x86_32 after its body: rotation and multiplication by 5, the tail, the length, the final mixture. The
@@ -58,10 +79,10 @@ struct MinHashLoops {
   }
 
   static void windows(const WindowHash* windows, size_t count, const uint32_t* seeds, uint32_t* least, size_t values) {
-    constexpr size_t kLanes = kBytes / 4;
-    size_t at = 0;
-    for (; at + 4 * kLanes <= values; at += 4 * kLanes) windows_block<4>(windows, count, seeds + at, least + at);
-    for (; at < values; at += kLanes) windows_block<1>(windows, count, seeds + at, least + at);
+    for_blocks<kBytes / 4>(
+        values, [&](auto vectors, size_t at) __attribute__((always_inline)) {
+          windows_block<decltype(vectors)::value>(windows, count, seeds + at, least + at);
+        });
   }
 
   template <int kVectors>
@@ -84,10 +105,10 @@ struct MinHashLoops {
   }
 
   static void shingles(const uint64_t* shingles, size_t count, const uint64_t* masks, uint64_t* least, size_t values) {
-    constexpr size_t kLanes = kBytes / 8;
-    size_t at = 0;
-    for (; at + 4 * kLanes <= values; at += 4 * kLanes) shingles_block<4>(shingles, count, masks + at, least + at);
-    for (; at < values; at += kLanes) shingles_block<1>(shingles, count, masks + at, least + at);
+    for_blocks<kBytes / 8>(
+        values, [&](auto vectors, size_t at) __attribute__((always_inline)) {
+          shingles_block<decltype(vectors)::value>(shingles, count, masks + at, least + at);
+        });
   }
 };
 
