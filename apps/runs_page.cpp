@@ -79,6 +79,11 @@ web::Reply RunsPage::reply(const web::Request& request) {
     if (request.path == "api/bins") return {.body = bins(request)};
     if (request.path == "api/new") return {.body = new_records(request)};
     if (request.path == "api/ranks") return {.body = dump(ranks_of_run(folder_of(word(request, "id"))))};
+    if (request.path == "api/log") {
+      const report::LogPlace since{static_cast<uint64_t>(number(request, "file", 0, INT64_MAX)),
+                                   number(request, "bytes", 0, INT64_MAX)};
+      return {.body = dump(log_of_run(folder_of(word(request, "id")), since))};
+    }
     if (request.path == "api/plan") return plan(word(request, "id"));
     if (request.path == "api/texts") return texts(request);
     const std::string name = request.path.empty() ? "index.html" : request.path;

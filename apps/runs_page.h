@@ -24,6 +24,7 @@ class RunsPage {
   //   api/new?id=I&since=N&generation=G           the records after the first N
   //   api/ranks?id=I                              where its ranks are (runs_page_details.h)
   //   api/plan?id=I                               its schedule and memory as planned, as SVG
+  //   api/log?id=I&file=F&bytes=N                 its log after the first N bytes of file F (both 0: its end)
   //   api/texts?id=I&step=N                       what the step read, as text
   web::Reply reply(const web::Request& request);
 
