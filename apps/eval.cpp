@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/output_checks.h"
 #include "base/pending_file.h"
 #include "commands.h"
 #include "eval/request_file.h"
@@ -131,6 +132,38 @@ std::string samples_path(const std::string& results_path, const std::string& tas
   return path.parent_path() / concat(path.stem().string(), "_samples_", task, ".jsonl");
 }
 
+// Results of the harness begin as ours do; what the file says last tells them apart.
+std::string describe_other_results(const std::string& path) {
+  constexpr int64_t kEndBytes = 256;
+  const std::string kind = "results of espalier eval";
+  std::string why = describe_other_file(path, "{\n  \"results\": ", kind);
+  std::error_code error;
+  if (!why.empty() || !fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return why;
+  const std::string text = read_file(path);
+  const size_t end = text.size() - std::min<size_t>(text.size(), kEndBytes);
+  if (text.find("\"espalier_version\"", end) != std::string::npos) return "";
+  return concat("'", path, "' exists and is not ", kind, ". Give another name.");
+}
+
+// A file that another program wrote is not replaced unless it is asked for.
+void check_outputs(const EvalOptions& options, const std::vector<EvalTask>& tasks, Problems& problems) {
+  if (options.overwrite) return;
+  const auto check = [&](const char* option, const std::string& why) {
+    if (!why.empty()) problems.add(option, ": ", why, " Or --overwrite replaces it");
+  };
+  if (!options.write_requests.empty())
+    check("--write-requests", describe_other_file(options.write_requests, R"({"task":)", "a file of requests"));
+  if (!options.results_csv.empty())
+    check("--results-csv",
+          describe_other_file(options.results_csv, "task,metric,value,err,version\n", "a table of results"));
+  if (options.results_path.empty()) return;
+  check("--results-path", describe_other_results(options.results_path));
+  if (options.log_samples)
+    for (const EvalTask& task : tasks)
+      check("--log-samples", describe_other_file(samples_path(options.results_path, task.task.name), R"({"doc_id":)",
+                                                 "a file of samples"));
+}
+
 void print_results(const EvalOptions& options, const std::vector<eval::TaskResult>& results, const std::string& json) {
   if (options.json) {
     print_json(eval::Json::parse(json));
@@ -184,6 +217,7 @@ int eval_main(const std::vector<std::string>& arguments) {
   }
   check_ids(options, tasks, problems);
   find_eval_files(options, tasks, problems);
+  check_outputs(options, tasks, problems);
   EvalModel model;
   if (!options.load.empty() && problems.empty()) {
     model = open_eval_model(options.load, options.ckpt_step, options.ema);

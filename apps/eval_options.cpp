@@ -85,6 +85,7 @@ void add_result_rows(OptionTable& table, EvalOptions& options, Choices& choices)
   table.add(
       "--log-samples", options.log_samples,
       "write each document with its requests and answers: PATH_samples_TASK.jsonl next to --results-path PATH.json");
+  table.add("--overwrite", options.overwrite, "replace output files that espalier eval has not written");
   table
       .add("--bootstrap-iters", options.bootstrap_iters,
            "resamples for the standard error of f1 and perplexity; 0 leaves it out")

@@ -19,7 +19,7 @@ struct EvalOptions {
   std::string task_files;  // of lm_eval 0.4
   std::optional<int64_t> num_fewshot;
   std::optional<int64_t> limit, sequence_length;
-  bool list_data = false, json = false, log_samples = false;
+  bool list_data = false, json = false, log_samples = false, overwrite = false;
   text::TokenizerOptions tokenizer;
   eval::ZeroShotOptions zero_shot;
   std::string load;  // the run or step to evaluate, if any

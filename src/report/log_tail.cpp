@@ -29,8 +29,7 @@ std::string read_from(int descriptor, int64_t offset, int64_t size) {
   std::string text(static_cast<size_t>(size), '\0');
   size_t got = 0;
   while (got < text.size()) {
-    const ssize_t now =
-        ::pread(descriptor, text.data() + got, text.size() - got, offset + static_cast<int64_t>(got));
+    const ssize_t now = ::pread(descriptor, text.data() + got, text.size() - got, offset + static_cast<int64_t>(got));
     if (now <= 0) break;  // cut off meanwhile
     got += static_cast<size_t>(now);
   }
