@@ -186,11 +186,31 @@ eval::ResultLayout layout_of(const EvalOptions& options, const std::vector<eval:
   return has_files_tasks ? eval::ResultLayout::kLmEval04 : eval::ResultLayout::kLmEval2022;
 }
 
-void read_results(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
-  const std::vector<std::vector<eval::Answers>> answers = eval::read_answers(file, tasks);
+using AnswersOfTasks = std::vector<std::vector<eval::Answers>>;
+
+std::vector<eval::TaskResult> score_all(const std::vector<eval::PreparedTask>& tasks, const AnswersOfTasks& answers,
+                                        int64_t bootstrap_iters) {
   std::vector<eval::TaskResult> results;
-  for (size_t i = 0; i < tasks.size(); ++i)
-    results.push_back(eval::score(tasks[i], answers[i], options.bootstrap_iters));
+  for (size_t i = 0; i < tasks.size(); ++i) results.push_back(eval::score(tasks[i], answers[i], bootstrap_iters));
+  return results;
+}
+
+// What 8 bits change: every value of `int8` beside that of the weights as they are saved.
+void say_int8_shift(const std::vector<eval::PreparedTask>& tasks, const std::string& int8, const std::string& saved) {
+  const auto in_int8 = score_all(tasks, eval::read_answers(int8, tasks), /*bootstrap_iters=*/0),
+             as_saved = score_all(tasks, eval::read_answers(saved, tasks), /*bootstrap_iters=*/0);
+  for (size_t task = 0; task < tasks.size(); ++task)
+    for (size_t metric = 0; metric < in_int8[task].metrics.size(); ++metric) {
+      const double now = in_int8[task].metrics[metric].value, before = as_saved[task].metrics[metric].value;
+      const std::string share = before == 0 ? "" : format_printf(" (%+.3f %%)", 100 * (now - before) / before);
+      log_info("8-bit weights: ", tasks[task].task.name, " ", in_int8[task].metrics[metric].name,
+               format_printf(" %.6g instead of %.6g", now, before), share);
+    }
+}
+
+void read_results(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
+  const AnswersOfTasks answers = eval::read_answers(file, tasks);
+  const std::vector<eval::TaskResult> results = score_all(tasks, answers, options.bootstrap_iters);
   const std::string json = eval::results_json(results, facts_of(options), layout_of(options, tasks));
   if (options.log_samples)
     for (size_t i = 0; i < tasks.size(); ++i)
@@ -253,6 +273,12 @@ int eval_main(const std::vector<std::string>& arguments) {
     write_requests(options, prepared, requests);
     ask_model(model, requests, answers, options.num_threads);
     read_results(options, prepared, answers);
+    if (options.int8_shift) {
+      const std::string saved = folder.file("saved.jsonl");
+      model.int8_weights = false;
+      ask_model(model, requests, saved, options.num_threads);
+      say_int8_shift(prepared, answers, saved);
+    }
   }
   return 0;
 }
