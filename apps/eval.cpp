@@ -242,6 +242,10 @@ int eval_main(const std::vector<std::string>& arguments) {
   if (!options.load.empty() && problems.empty()) {
     model = open_eval_model(options.load, options.ckpt_step, options.ema);
     model.int8_weights = options.int8_weights;
+    if (model.has_encoder && options.requests.empty())
+      problems.add("'", options.load,
+                   "' holds a T5, and tasks are for models that continue text; --requests FILE scores ",
+                   "what it answers");
     if (!options.sequence_length) options.sequence_length = model.sequence_length;
     if (*options.sequence_length > model.sequence_length)
       problems.add("--seq-length ", *options.sequence_length, " is longer than that of the model's training, ",
@@ -249,7 +253,7 @@ int eval_main(const std::vector<std::string>& arguments) {
   }
   std::unique_ptr<text::Tokenizer> tokenizer = std::move(model.tokenizer);
   if (!options.tokenizer.type.empty()) tokenizer = load_tokenizer(options.tokenizer, problems);
-  if (tokenizer != nullptr && !tokenizer->eod())
+  if (tokenizer != nullptr && !tokenizer->eod() && !model.has_encoder)
     problems.add("the tokenizer has no end-of-document id, which is needed where a request has no context");
   problems.raise();
   options.zero_shot.tokenizer = tokenizer.get();

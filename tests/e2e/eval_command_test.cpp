@@ -233,12 +233,17 @@ TEST_F(EvalOfARun, WhatAModelCannotBeAskedIsRefused) {
   const Outcome outcome = bash(
       "espalier eval --load run --tasks sst --data data --read-results x; espalier eval --load none --requests x; "
       "espalier eval --requests x; espalier eval --load run --tasks sst --data data --seq-length 65; "
+      "printf '{\"context\": \"a\", \"continuation\": \" b\"}\\n{\"context\": \"a\", \"continuation\": \"\"}\\n' "
+      ">two.jsonl; "
+      "espalier eval --load run --requests two.jsonl; espalier eval --load run --requests two.jsonl --output x.json; "
+      "espalier eval --load run --tasks sst --data data --int8-shift; "
       "espalier eval --load run --tasks sst --data data --tokenizer-type GPT2BPETokenizer");
   EXPECT_EQ(outcome.exit_code, 2);
   for (const char* problem :
        {"--load, --write-requests and --read-results: one at a time", "'none' holds no complete checkpoint",
         "--requests needs --load: the model that scores them", "the model of --load has its own tokenizer",
-        "--seq-length 65 is longer than that of the model's training, 64"})
+        "--seq-length 65 is longer than that of the model's training, 64", "two.jsonl:2: the continuation '' has 0 ids",
+        "--requests prints its answers on the standard output", "--int8-shift says what 8 bits change"})
     EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
 }
 
