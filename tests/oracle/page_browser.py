@@ -24,7 +24,7 @@ ROOT = HERE.parent.parent
 ESPALIER = str(ROOT / "build/bin/espalier")
 TINY = ROOT / "tests/data/gpt2-tiny"
 NUM_SPIKES, SPIKE = 1000, 50.0
-REPORT_BYTES = 2_000_000
+PAGE_BYTES, REPORT_BYTES = 150_000, 2_000_000
 
 
 def fail(message):
@@ -264,7 +264,9 @@ def main():
         sys.exit(77)
     from playwright.sync_api import sync_playwright
     arguments.pictures.mkdir(parents=True, exist_ok=True)
-    figures = {}
+    page_bytes = sum(file.stat().st_size for file in (ROOT / "src/web/page").iterdir())
+    expect(page_bytes <= PAGE_BYTES, f"the page has {page_bytes} bytes")
+    figures = {"bytes of the page": page_bytes}
     with tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
         runs = pathlib.Path(work) / "runs"
         spikes = write_long_run(runs / "long", arguments.steps)
