@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 
+#include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "serve/playground_files.h"
@@ -43,6 +45,13 @@ const Route* route_of(const std::string& path) {
 
 bool is_quick(const std::string& path) {
   return std::find(std::begin(kQuickPaths), std::end(kQuickPaths), path) != std::end(kQuickPaths);
+}
+
+std::string all_paths() {
+  std::vector<std::string> paths;
+  for (const Route& route : kRoutes) paths.push_back(route.path);
+  paths.insert(paths.end(), std::begin(kQuickPaths), std::end(kQuickPaths));
+  return join(paths, ", ");
 }
 
 // Counts the reply that goes through it.
@@ -177,7 +186,8 @@ void Service::handle(HttpRequest request, std::shared_ptr<Answer> answer) {
                                                                     : "none");
   try {
     if (answer_at_once(desk, request, *answer)) return;
-    if (route == nullptr) throw ApiError(404, "there is nothing at " + request.path.substr(0, 128));
+    if (route == nullptr)
+      throw ApiError(404, concat("there is nothing at ", request.path.substr(0, 128), "; there are ", all_paths()));
     if (!allows(route->methods, request.method))
       throw ApiError(405, std::string(route->path) + " takes " + route->methods);
   } catch (const ApiError& error) {

@@ -16,6 +16,8 @@ TEST_F(ServiceRoutes, TellsWhatItIs) {
   EXPECT_EQ(ask("GET /v1/models/toy").json()["object"], "model");
   EXPECT_EQ(ask("GET /v1/models/other").status, 404);
   EXPECT_EQ(ask("GET /nothing").status, 404);
+  EXPECT_EQ(ask("POST /v1/completion", "{}").message().find("there is nothing at /v1/completion; there are /v1/comple"),
+            0u);
   EXPECT_EQ(ask("GET /v1/completions").status, 405);
   EXPECT_EQ(ask("GET /tokenizer_info").json()["eos_token"], "<end>");
   const std::string metrics = ask("GET /metrics").body;
@@ -53,7 +55,9 @@ TEST_F(TwoModels, TheSecondHasTheSameRoutesBelowBeside) {
   EXPECT_EQ(second["max_model_len"], 51);
   EXPECT_FALSE(second.contains("beside"));
   const std::string body = R"({"model":"other","prompt":"a","max_tokens":60})";
-  EXPECT_EQ(ask_both("POST /v1/completions", body).status, 404) << "the first is not called that";
+  const PlainReply wrong = ask_both("POST /v1/completions", body);
+  EXPECT_EQ(wrong.status, 404) << "the first is not called that";
+  EXPECT_NE(wrong.message().find("only 'toy'; that one's routes are below /beside/"), std::string::npos) << wrong.body;
   EXPECT_EQ(ask_both("POST /beside/v1/completions", body).status, 400) << "60 tokens are more than the second takes";
   EXPECT_EQ(ask_both("POST /beside/v1/completions", R"({"model":"other","prompt":"a","max_tokens":3})").status, 200);
   EXPECT_EQ(ask_both("POST /v1/completions", R"({"model":"toy","prompt":"a","max_tokens":60})").status, 200);

@@ -1,4 +1,5 @@
-// A T5 in the engine: its scores are those of training's forward pass, and nothing but a request itself decides its bits.
+// A T5 in the engine: its scores are those of training's forward pass, and nothing but a request itself decides its
+// bits.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -55,7 +56,8 @@ std::vector<Request> requests() {
   std::vector<Request> all;
   for (int32_t i = 0; i < 12; ++i) {
     Request request;
-    for (int32_t at = 0; at < 1 + 9 * (i % 5) % 37; ++at) request.encoder_ids.push_back((at * 7 + i % 11) % kVocabulary);
+    for (int32_t at = 0; at < 1 + 9 * (i % 5) % 37; ++at)
+      request.encoder_ids.push_back((at * 7 + i % 11) % kVocabulary);
     request.prompt_ids = {kBegin};
     for (int32_t at = 0; at < i % 4; ++at) request.prompt_ids.push_back((at * 5 + i) % kVocabulary);
     if (i % 4 > 0) request.score_from = 1;
@@ -91,7 +93,8 @@ Scores answers_of(const SmallT5& t5, at::ScalarType type, const std::vector<Requ
 std::vector<double> losses_of(SmallT5& t5, const Ids& prompt, const Ids& answer) {
   constexpr int64_t kPad = 0;
   const size_t length = answer.size();
-  std::vector<int64_t> encoder(prompt.begin(), prompt.end()), decoder(length, kPad), labels(length, -1), mask(length, 0);
+  std::vector<int64_t> encoder(prompt.begin(), prompt.end()), decoder(length, kPad), labels(length, -1),
+      mask(length, 0);
   encoder.resize(static_cast<size_t>(kLongest), kPad);
   std::vector<double> losses;
   for (size_t place = 0; place < length; ++place) {  // what comes after it is padding
