@@ -84,9 +84,7 @@ void continue_texts(const infer::LoadedModel& loaded, const std::vector<std::str
                     Progress::Unit::kItems, "tokens");
   const auto ids = encode(*loaded.tokenizer, prompts, loaded.text_ends.has_value());
   const auto on_token = [&](size_t, int32_t) { progress.advance(1); };
-  const auto results = loaded.text_ends
-                           ? infer::generate(*loaded.model, loaded.params->compute_type(), ids, config, on_token)
-                           : infer::continue_prompts(loaded, ids, config, on_token);
+  const auto results = infer::continue_prompts(loaded, ids, config, on_token);
   progress.finish();
   for (size_t row = 0; row < prompts.size(); ++row) print(prompts[row], results[row], loaded, options.json);
 }

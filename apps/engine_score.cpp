@@ -43,10 +43,15 @@ bool read_options(const std::vector<std::string>& arguments, ScoreOptions& optio
   return true;
 }
 
-infer::Request request_of(const nlohmann::ordered_json& row) {
+// `ends`: of a model whose encoder reads what comes before the continuation.
+infer::Request request_of(const nlohmann::ordered_json& row, const std::optional<models::TextEnds>& ends) {
   const auto ids = row.at("ids").get<std::vector<int32_t>>();
   const size_t first = ids.size() - row.at("num_predicted").get<size_t>();
-  return infer::score_request(std::span(ids).first(first), std::span(ids).subspan(first));
+  const std::span<const int32_t> context = std::span(ids).first(first), continuation = std::span(ids).subspan(first);
+  if (!ends) return infer::score_request(context, continuation);
+  infer::Request request = infer::score_request(std::span(&ends->begin, 1), continuation);
+  request.encoder_ids.assign(context.begin(), context.end());
+  return request;
 }
 
 int64_t longest_row(const std::string& file) {
@@ -60,10 +65,11 @@ int64_t longest_row(const std::string& file) {
 }
 
 // Scores `lines` together, and writes each with its answer.
-void answer(infer::Engine& engine, const std::vector<nlohmann::ordered_json>& lines, OutputFile& output) {
+void answer(infer::Engine& engine, const std::optional<models::TextEnds>& ends,
+            const std::vector<nlohmann::ordered_json>& lines, OutputFile& output) {
   std::vector<infer::Request> requests;
   for (const auto& line : lines)
-    for (const auto& row : line.at("rows")) requests.push_back(request_of(row));
+    for (const auto& row : line.at("rows")) requests.push_back(request_of(row, ends));
   const std::vector<infer::Completion> scored = infer::complete(engine, requests);
   auto next = scored.begin();
   for (nlohmann::ordered_json line : lines) {
@@ -89,9 +95,9 @@ int score(const std::vector<std::string>& arguments) {
   const infer::LoadedModel loaded =
       infer::load_model(options.load, std::nullopt, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
                         options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
-  if (loaded.model == nullptr || loaded.text_ends)
+  if (loaded.model == nullptr)
     throw UserError(
-        concat(options.load, " holds a ", loaded.config.family->display, ": only models that continue text are scored"),
+        concat(options.load, " holds a ", loaded.config.family->display, ": only models that write text are scored"),
         ExitCode::kUsage);
   say_without_neighbors(loaded);
   const int64_t pages_of_one = (longest_row(options.requests) + kPageTokens - 1) / kPageTokens;
@@ -110,7 +116,7 @@ int score(const std::vector<std::string>& arguments) {
   std::vector<nlohmann::ordered_json> lines;
   int64_t bytes = 0;
   const auto flush = [&] {
-    answer(engine, lines, output);
+    answer(engine, loaded.text_ends, lines, output);
     progress.advance(bytes);
     lines.clear(), bytes = 0;
   };

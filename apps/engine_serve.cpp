@@ -4,10 +4,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <future>
 #include <mutex>
+#include <optional>
 
 #include "base/log.h"
 #include "base/stop_signals.h"
@@ -60,11 +62,14 @@ serve::RenderChat chat_renderer(const text::Tokenizer& tokenizer, const ServeOpt
   }
 }
 
-serve::DeskOptions desk_options(const infer::LoadedModel& loaded, const ServeOptions& options,
+std::string name_of(const std::string& load) {
+  const std::filesystem::path folder = std::filesystem::absolute(load).lexically_normal();
+  return folder.has_filename() ? folder.filename() : folder.parent_path().filename();
+}
+
+serve::DeskOptions desk_options(const infer::LoadedModel& loaded, const ServeOptions& options, const std::string& name,
                                 serve::FindPassages find_passages) {
-  const std::filesystem::path folder = std::filesystem::absolute(options.load).lexically_normal();
-  const std::string name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
-  return {.model_name = options.served_model_name.empty() ? name : options.served_model_name,
+  return {.model_name = name,
           .fingerprint = concat("espalier-", kVersion, "-step-", loaded.step),
           .created = static_cast<int64_t>(std::time(nullptr)),
           .max_texts = options.max_running + options.max_waiting,
@@ -103,12 +108,13 @@ class Failure {
 };
 
 // The encoder of questions tells ATen to use one thread, which a thread that comes to ATen for the first time after
-// that would follow: so the engine's comes first.
+// that would follow: so the engines' come first.
 class EngineFirst {
  public:
+  explicit EngineFirst(int num_engines) : num_missing_(num_engines) {}
   void begun() {
     at::get_num_threads();
-    begun_.set_value();
+    if (--num_missing_ == 0) begun_.set_value();
   }
   serve::FindPassages wait_in(serve::FindPassages find) const {
     if (!find) return nullptr;
@@ -119,32 +125,73 @@ class EngineFirst {
   }
 
  private:
+  std::atomic<int> num_missing_;
   std::promise<void> begun_;
   std::shared_future<void> has_begun_ = begun_.get_future().share();
 };
 
-void serve_until_stopped(infer::Engine& engine, const infer::LoadedModel& loaded, const ServeOptions& options,
-                         const StopSignals& signals) {
+// A model in memory, ready to answer.
+class Served {
+ public:
+  Served(const std::string& load, std::optional<int64_t> step, const ServeOptions& options)
+      : loaded_(infer::load_model(load, step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
+                                  options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved)) {
+    if (loaded_.model == nullptr || loaded_.text_ends)
+      throw UserError(concat("'", load, "' holds a model with an encoder, and only models that continue text ",
+                             "are served; espalier generate --load fills in its [MASK]"),
+                      ExitCode::kUsage);
+    say_without_neighbors(loaded_);
+    model_.emplace(*loaded_.model, loaded_.params->compute_type(), sized_for_serving(loaded_, options));
+    engine_.emplace(*model_, loaded_.tokenizer.get(),
+                    infer::EngineConfig{.scheduler = {.max_sequences = options.max_running}});
+  }
+  const infer::LoadedModel& loaded() const { return loaded_; }
+  infer::Engine& engine() { return *engine_; }
+
+ private:
+  infer::LoadedModel loaded_;
+  std::optional<infer::DecoderModel> model_;
+  std::optional<infer::Engine> engine_;
+};
+
+void log_served(const serve::Desk& desk, const infer::LoadedModel& loaded, const char* where) {
+  log_info("serving ", desk.options.model_name, ", step ", loaded.step, ", of at most ", desk.max_context(),
+           " tokens a text", where, "; until SIGTERM or Ctrl-C");
+}
+
+void serve_until_stopped(Served& first, Served* second, const ServeOptions& options, const StopSignals& signals) {
   constexpr auto kLook = std::chrono::milliseconds(20);
   set_awaited("the texts under way");
   Failure failure;
-  EngineFirst first;
-  serve::Desk desk(engine, *loaded.tokenizer, desk_options(loaded, options, first.wait_in(passage_finder(options))));
-  serve::Service service(desk, {.host = options.host,
-                                .port = static_cast<int>(options.port),
-                                .most_connections = options.max_connections,
-                                .most_body_bytes = static_cast<uint64_t>(options.max_body_megabytes) << 20});
-  const serve::EngineThread thread(
-      engine,
-      [&](const std::string& why) {
-        service.fail();
-        failure.set(why);
-      },
-      [&] { first.begun(); });
+  EngineFirst engines(second == nullptr ? 1 : 2);
+  const std::string name = options.served_model_name.empty() ? name_of(options.load) : options.served_model_name;
+  std::optional<serve::Desk> beside;
+  serve::DeskOptions of_first = desk_options(first.loaded(), options, name, engines.wait_in(passage_finder(options)));
+  if (second != nullptr) {
+    of_first.beside = name_of(options.beside);
+    if (of_first.beside == name) of_first.beside += concat("-step-", second->loaded().step);
+    beside.emplace(second->engine(), *second->loaded().tokenizer,
+                   desk_options(second->loaded(), options, of_first.beside, nullptr));
+  }
+  serve::Desk desk(first.engine(), *first.loaded().tokenizer, std::move(of_first));
+  serve::Service service(desk,
+                         {.host = options.host,
+                          .port = static_cast<int>(options.port),
+                          .most_connections = options.max_connections,
+                          .most_body_bytes = static_cast<uint64_t>(options.max_body_megabytes) << 20},
+                         beside ? &*beside : nullptr);
+  const auto failed = [&](const std::string& why) {
+    service.fail();
+    failure.set(why);
+  };
+  const auto begun = [&] { engines.begun(); };
+  const serve::EngineThread thread(first.engine(), failed, begun);
+  std::optional<serve::EngineThread> thread_beside;
+  if (second != nullptr) thread_beside.emplace(second->engine(), failed, begun);
   std::printf("http://%s:%d\n", options.host.c_str(), service.port());
   std::fflush(stdout);
-  log_info("serving ", desk.options.model_name, ", step ", loaded.step, ", of at most ", desk.max_context(),
-           " tokens a text; until SIGTERM or Ctrl-C");
+  log_served(desk, first.loaded(), "");
+  if (beside) log_served(*beside, second->loaded(), ", below /beside/");
   while (!signals.received() && failure.why().empty()) std::this_thread::sleep_for(kLook);
   service.drain();
   while (!service.is_idle() && failure.why().empty()) std::this_thread::sleep_for(kLook);
@@ -159,17 +206,10 @@ int serve_model(const std::vector<std::string>& arguments) {
   const StopSignals signals;
   at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
   allow_descriptors(options.max_connections);
-  const infer::LoadedModel loaded = infer::load_model(
-      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
-      options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
-  if (loaded.model == nullptr || loaded.text_ends)
-    throw UserError(concat("'", options.load, "' holds a model with an encoder, and only models that continue text ",
-                           "are served; espalier generate --load fills in its [MASK]"),
-                    ExitCode::kUsage);
-  say_without_neighbors(loaded);
-  infer::DecoderModel model(*loaded.model, loaded.params->compute_type(), sized_for_serving(loaded, options));
-  infer::Engine engine(model, loaded.tokenizer.get(), {.scheduler = {.max_sequences = options.max_running}});
-  serve_until_stopped(engine, loaded, options, signals);
+  Served first(options.load, options.ckpt_step, options);
+  std::optional<Served> second;
+  if (!options.beside.empty()) second.emplace(options.beside, options.beside_step, options);
+  serve_until_stopped(first, second ? &*second : nullptr, options, signals);
   return 0;
 }
 

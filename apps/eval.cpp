@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/output_checks.h"
 #include "base/pending_file.h"
 #include "commands.h"
 #include "eval/request_file.h"
@@ -131,6 +132,38 @@ std::string samples_path(const std::string& results_path, const std::string& tas
   return path.parent_path() / concat(path.stem().string(), "_samples_", task, ".jsonl");
 }
 
+// Results of the harness begin as ours do; what the file says last tells them apart.
+std::string describe_other_results(const std::string& path) {
+  constexpr int64_t kEndBytes = 256;
+  const std::string kind = "results of espalier eval";
+  std::string why = describe_other_file(path, "{\n  \"results\": ", kind);
+  std::error_code error;
+  if (!why.empty() || !fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return why;
+  const std::string text = read_file(path);
+  const size_t end = text.size() - std::min<size_t>(text.size(), kEndBytes);
+  if (text.find("\"espalier_version\"", end) != std::string::npos) return "";
+  return concat("'", path, "' exists and is not ", kind, ". Give another name.");
+}
+
+// A file that another program wrote is not replaced unless it is asked for.
+void check_outputs(const EvalOptions& options, const std::vector<EvalTask>& tasks, Problems& problems) {
+  if (options.overwrite) return;
+  const auto check = [&](const char* option, const std::string& why) {
+    if (!why.empty()) problems.add(option, ": ", why, " Or --overwrite replaces it");
+  };
+  if (!options.write_requests.empty())
+    check("--write-requests", describe_other_file(options.write_requests, R"({"task":)", "a file of requests"));
+  if (!options.results_csv.empty())
+    check("--results-csv",
+          describe_other_file(options.results_csv, "task,metric,value,err,version\n", "a table of results"));
+  if (options.results_path.empty()) return;
+  check("--results-path", describe_other_results(options.results_path));
+  if (options.log_samples)
+    for (const EvalTask& task : tasks)
+      check("--log-samples", describe_other_file(samples_path(options.results_path, task.task.name), R"({"doc_id":)",
+                                                 "a file of samples"));
+}
+
 void print_results(const EvalOptions& options, const std::vector<eval::TaskResult>& results, const std::string& json) {
   if (options.json) {
     print_json(eval::Json::parse(json));
@@ -153,11 +186,31 @@ eval::ResultLayout layout_of(const EvalOptions& options, const std::vector<eval:
   return has_files_tasks ? eval::ResultLayout::kLmEval04 : eval::ResultLayout::kLmEval2022;
 }
 
-void read_results(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
-  const std::vector<std::vector<eval::Answers>> answers = eval::read_answers(file, tasks);
+using AnswersOfTasks = std::vector<std::vector<eval::Answers>>;
+
+std::vector<eval::TaskResult> score_all(const std::vector<eval::PreparedTask>& tasks, const AnswersOfTasks& answers,
+                                        int64_t bootstrap_iters) {
   std::vector<eval::TaskResult> results;
-  for (size_t i = 0; i < tasks.size(); ++i)
-    results.push_back(eval::score(tasks[i], answers[i], options.bootstrap_iters));
+  for (size_t i = 0; i < tasks.size(); ++i) results.push_back(eval::score(tasks[i], answers[i], bootstrap_iters));
+  return results;
+}
+
+// What 8 bits change: every value of `int8` beside that of the weights as they are saved.
+void say_int8_shift(const std::vector<eval::PreparedTask>& tasks, const std::string& int8, const std::string& saved) {
+  const auto in_int8 = score_all(tasks, eval::read_answers(int8, tasks), /*bootstrap_iters=*/0),
+             as_saved = score_all(tasks, eval::read_answers(saved, tasks), /*bootstrap_iters=*/0);
+  for (size_t task = 0; task < tasks.size(); ++task)
+    for (size_t metric = 0; metric < in_int8[task].metrics.size(); ++metric) {
+      const double now = in_int8[task].metrics[metric].value, before = as_saved[task].metrics[metric].value;
+      const std::string share = before == 0 ? "" : format_printf(" (%+.3f %%)", 100 * (now - before) / before);
+      log_info("8-bit weights: ", tasks[task].task.name, " ", in_int8[task].metrics[metric].name,
+               format_printf(" %.6g instead of %.6g", now, before), share);
+    }
+}
+
+void read_results(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
+  const AnswersOfTasks answers = eval::read_answers(file, tasks);
+  const std::vector<eval::TaskResult> results = score_all(tasks, answers, options.bootstrap_iters);
   const std::string json = eval::results_json(results, facts_of(options), layout_of(options, tasks));
   if (options.log_samples)
     for (size_t i = 0; i < tasks.size(); ++i)
@@ -184,10 +237,15 @@ int eval_main(const std::vector<std::string>& arguments) {
   }
   check_ids(options, tasks, problems);
   find_eval_files(options, tasks, problems);
+  check_outputs(options, tasks, problems);
   EvalModel model;
   if (!options.load.empty() && problems.empty()) {
     model = open_eval_model(options.load, options.ckpt_step, options.ema);
     model.int8_weights = options.int8_weights;
+    if (model.has_encoder && options.requests.empty())
+      problems.add("'", options.load,
+                   "' holds a T5, and tasks are for models that continue text; --requests FILE scores ",
+                   "what it answers");
     if (!options.sequence_length) options.sequence_length = model.sequence_length;
     if (*options.sequence_length > model.sequence_length)
       problems.add("--seq-length ", *options.sequence_length, " is longer than that of the model's training, ",
@@ -195,7 +253,7 @@ int eval_main(const std::vector<std::string>& arguments) {
   }
   std::unique_ptr<text::Tokenizer> tokenizer = std::move(model.tokenizer);
   if (!options.tokenizer.type.empty()) tokenizer = load_tokenizer(options.tokenizer, problems);
-  if (tokenizer != nullptr && !tokenizer->eod())
+  if (tokenizer != nullptr && !tokenizer->eod() && !model.has_encoder)
     problems.add("the tokenizer has no end-of-document id, which is needed where a request has no context");
   problems.raise();
   options.zero_shot.tokenizer = tokenizer.get();
@@ -219,6 +277,12 @@ int eval_main(const std::vector<std::string>& arguments) {
     write_requests(options, prepared, requests);
     ask_model(model, requests, answers, options.num_threads);
     read_results(options, prepared, answers);
+    if (options.int8_shift) {
+      const std::string saved = folder.file("saved.jsonl");
+      model.int8_weights = false;
+      ask_model(model, requests, saved, options.num_threads);
+      say_int8_shift(prepared, answers, saved);
+    }
   }
   return 0;
 }

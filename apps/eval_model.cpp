@@ -10,8 +10,10 @@
 #include "base/pending_file.h"
 #include "become_engine.h"
 #include "data/line_reader.h"
+#include "data/sentence_vocabulary.h"
 #include "eval/token_requests.h"
 #include "families/registry.h"
+#include "families/t5/config.h"
 #include "store/manifest.h"
 #include "store/run_folder.h"
 
@@ -33,6 +35,26 @@ eval::Request request_of(const Json& line, const std::string& where) {
           .continuation = text("continuation"),
           .context_ids = {},
           .continuation_ids = {}};
+}
+
+std::vector<eval::TokenRow> rows_of(eval::RequestEncoder& encoder, const eval::Request& request,
+                                    const std::string& where) {
+  try {
+    return encoder.encode(request);
+  } catch (const UserError& error) {
+    throw UserError(concat(where, ": ", error.what()), error.code());
+  }
+}
+
+// What the encoder reads, then what the decoder is to say.
+eval::TokenRow row_of_answer(const text::Tokenizer& tokenizer, const eval::Request& request, const std::string& where) {
+  std::vector<int32_t> ids = data::encode_with_sentinels(tokenizer, request.context);
+  const std::vector<int32_t> said = data::encode_with_sentinels(tokenizer, request.continuation);
+  if (ids.empty() || said.empty())
+    throw UserError(concat(where, ": an encoder reads at least one token, and its decoder says at least one"),
+                    ExitCode::kBadData);
+  ids.insert(ids.end(), said.begin(), said.end());
+  return {std::move(ids), static_cast<int64_t>(said.size())};
 }
 
 }  // namespace
@@ -57,6 +79,7 @@ EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step, 
   model.step_folder = entry->folder;
   model.tokenizer = text::load_tokenizer(text::moved_to(run.tokenizer, entry->folder / "tokenizer"));
   model.sequence_length = run.data.sequence_length;
+  model.has_encoder = run.family == &families::t5_family();
   return model;
 }
 
@@ -74,14 +97,18 @@ void answer_request_lines(const EvalModel& model, const std::string& file, int64
                           std::optional<int64_t> num_threads) {
   const EvalFolder folder;
   const std::string requests = folder.file("requests.jsonl"), answers = folder.file("answers.jsonl");
-  eval::RequestEncoder encoder(*model.tokenizer, eval::Tokenization::kJoint, *model.tokenizer->eod(), sequence_length);
+  std::optional<eval::RequestEncoder> encoder;
+  if (!model.has_encoder)
+    encoder.emplace(*model.tokenizer, eval::Tokenization::kJoint, *model.tokenizer->eod(), sequence_length);
   {
     OutputFile output(requests);
     data::LineReader lines({file});
     int64_t number = 0;
     for (std::string_view line; lines.next(line);) {
       const std::string where = concat(file, ":", ++number);
-      const std::vector<eval::TokenRow> encoded = encoder.encode(request_of(parse_json(line, where), where));
+      const eval::Request request = request_of(parse_json(line, where), where);
+      const std::vector<eval::TokenRow> encoded =
+          encoder ? rows_of(*encoder, request, where) : std::vector{row_of_answer(*model.tokenizer, request, where)};
       Json rows = Json::array();
       for (const eval::TokenRow& row : encoded)
         rows.push_back({{"ids", row.ids}, {"num_predicted", row.num_predicted}});

@@ -30,6 +30,7 @@ struct EvalModel {
   std::filesystem::path step_folder;
   std::unique_ptr<text::Tokenizer> tokenizer;
   int64_t sequence_length = 0;  // of its training
+  bool has_encoder = false;     // it reads the context, and its decoder says the continuation
   bool ema = false;             // ask with the moving average of its weights
   bool int8_weights = false;    // ask with its layers' matrices in 8 bits
 };
@@ -44,7 +45,8 @@ void ask_model(const EvalModel& model, const std::string& requests, const std::s
                std::optional<int64_t> num_threads);
 
 // Lines {"context", "continuation"} of `file`, each of which becomes a line {"loglikelihood", "is_greedy", "tokens"} on
-// the standard output; encoded as lm_eval 0.4 does.
+// the standard output; encoded as lm_eval 0.4 does, or each by itself for a model with an encoder, with <extra_id_N> as
+// its tokens.
 void answer_request_lines(const EvalModel& model, const std::string& file, int64_t sequence_length,
                           std::optional<int64_t> num_threads);
 

@@ -52,6 +52,8 @@ void add_model_rows(OptionTable& table, EvalOptions& options) {
   table.add("--ema", options.ema, "ask with the moving average of the weights that train --ema has kept");
   table.add("--int8-weights", options.int8_weights,
             "ask with the layers' matrices in 8 bits: what that costs in quality");
+  table.add("--int8-shift", options.int8_shift,
+            "with --int8-weights: ask with the weights as they are saved too, and say by how much each value shifts");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--requests", options.requests,
@@ -85,6 +87,7 @@ void add_result_rows(OptionTable& table, EvalOptions& options, Choices& choices)
   table.add(
       "--log-samples", options.log_samples,
       "write each document with its requests and answers: PATH_samples_TASK.jsonl next to --results-path PATH.json");
+  table.add("--overwrite", options.overwrite, "replace output files that espalier eval has not written");
   table
       .add("--bootstrap-iters", options.bootstrap_iters,
            "resamples for the standard error of f1 and perplexity; 0 leaves it out")
@@ -141,10 +144,15 @@ void check_use(const EvalOptions& options, Problems& problems) {
   if (options.ckpt_step && !asks) problems.add("--ckpt-step needs --load");
   if (options.ema && !asks) problems.add("--ema needs --load");
   if (options.int8_weights && !asks) problems.add("--int8-weights needs --load");
+  if (options.int8_shift && (!options.int8_weights || !options.requests.empty()))
+    problems.add("--int8-shift says what 8 bits change in the values of tasks: it needs --int8-weights and --tasks");
   if (!options.requests.empty()) {
     if (!asks) problems.add("--requests needs --load: the model that scores them");
     if (!options.tasks.empty() || writes || reads)
       problems.add("--requests is scored by itself: leave out --tasks, --write-requests and --read-results");
+    if (!options.results_path.empty() || !options.results_csv.empty() || options.log_samples)
+      problems.add("--requests prints its answers on the standard output: leave out --results-path, --results-csv and ",
+                   "--log-samples");
     return;
   }
   if (options.tasks.empty()) problems.add("--tasks is required; 'espalier eval --list-data' shows them");
@@ -184,6 +192,8 @@ bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& o
   add_result_rows(table, options, choices);
   add_tokenizer_rows(table, options, choices);
   table.stray_words_mean("--tasks");
+  table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
+                        "--int8-weights");
   if (!table.parse(arguments, problems)) return false;
   options.tasks = task_words(options.tasks);
   apply(choices, options);

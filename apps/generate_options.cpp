@@ -71,7 +71,8 @@ void add_generate_rows(OptionTable& table, GenerateOptions& options) {
       {"--max-new-tokens", "--max-tokens", "--max-length", "--max-len", "--n-predict", "--num-tokens"},
       "--tokens-to-generate");
   table.known_elsewhere({"--input", "--text", "--prompts", "--start"}, "--prompt");
-  table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits"}, "--int8-weights");
+  table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
+                        "--int8-weights");
   table.known_elsewhere({"--do-sample"}, "it samples unless --greedy is given");
   table.known_elsewhere({"--prompt-file", "--file", "--input-file"}, "--sample-input-file");
   table.known_elsewhere({"--output", "--output-file"}, "--sample-output-file");

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/output_checks.h"
 #include "store/manifest.h"
 
 namespace espalier {
@@ -57,6 +58,7 @@ bool read_replay_options(const std::vector<std::string>& arguments, ReplayOption
       .default_text("the run's");
   table.add("--record", options.record, "write digests of what each operation computed in that step")
       .value_name("FILE");
+  table.add("--overwrite", options.overwrite, "replace a file of --record that is not a recording");
   table.add("--compare", options.compare, "name the first tensor that differs from such a recording")
       .value_name("FILE");
   table.add("--num-threads", options.num_threads, "of each process; another number changes the last bits")
@@ -65,7 +67,12 @@ bool read_replay_options(const std::vector<std::string>& arguments, ReplayOption
   table.add("--json", options.json, "one JSON object");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes != arguments.end()) options.more.assign(dashes + 1, arguments.end());
-  return table.parse({arguments.begin(), dashes}, problems);
+  if (!table.parse({arguments.begin(), dashes}, problems)) return false;
+  if (!options.record.empty() && !options.overwrite)
+    if (const std::string why = describe_other_file(options.record, R"({"espalier_recording":)", "a recording");
+        !why.empty())
+      problems.add("--record: ", why, " Or --overwrite replaces it");
+  return true;
 }
 
 ReplayPlan plan_replay(const ReplayOptions& options) {

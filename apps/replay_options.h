@@ -18,7 +18,7 @@ struct ReplayOptions {
   std::string load, layout, record, compare;
   int64_t step = 0;
   std::optional<int64_t> num_threads;
-  bool json = false;
+  bool json = false, overwrite = false;
   std::vector<std::string> more;  // options of train
 };
 

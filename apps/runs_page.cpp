@@ -73,12 +73,18 @@ Json events_of(const report::Run& run) {
 }  // namespace
 
 web::Reply RunsPage::reply(const web::Request& request) {
+  const std::lock_guard lock(mutex_);
   try {
     if (request.path == "api/runs") return {.body = list()};
     if (request.path == "api/run") return {.body = run(word(request, "id"))};
     if (request.path == "api/bins") return {.body = bins(request)};
     if (request.path == "api/new") return {.body = new_records(request)};
     if (request.path == "api/ranks") return {.body = dump(ranks_of_run(folder_of(word(request, "id"))))};
+    if (request.path == "api/log") {
+      const report::LogPlace since{static_cast<uint64_t>(number(request, "file", 0, INT64_MAX)),
+                                   number(request, "bytes", 0, INT64_MAX)};
+      return {.body = dump(log_of_run(folder_of(word(request, "id")), since))};
+    }
     if (request.path == "api/plan") return plan(word(request, "id"));
     if (request.path == "api/texts") return texts(request);
     const std::string name = request.path.empty() ? "index.html" : request.path;
@@ -87,6 +93,20 @@ web::Reply RunsPage::reply(const web::Request& request) {
     return {.type = type_of(name), .body = file->second};
   } catch (const NotFound& error) {
     return {404, "text/plain; charset=utf-8", std::string(error.what()) + "\n"};
+  }
+}
+
+void RunsPage::read_ahead(const std::function<bool()>& stops) {
+  std::vector<std::string> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    list();
+    for (const auto& [id, folder] : runs_) ids.push_back(id);
+  }
+  for (const std::string& id : ids) {
+    if (stops()) return;
+    const std::lock_guard lock(mutex_);
+    if (runs_.contains(id)) index_of(id);
   }
 }
 

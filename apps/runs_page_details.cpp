@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kSecondsToTellRanks = 2;
+constexpr int64_t kMostLogPiece = 64 << 10;
 
 }  // namespace
 
@@ -56,6 +57,13 @@ Json texts_of_step(const std::filesystem::path& folder, int64_t step, int64_t mo
   for (int64_t at = 0; at < std::min(range.count, most); ++at)
     object["samples"].push_back(sample_json(samples, range.first + at, tokenizer.get()));
   return object;
+}
+
+Json log_of_run(const std::filesystem::path& folder, const report::LogPlace& since) {
+  const report::LogPiece piece = report::read_log_tail(folder / "log.txt", since, kMostLogPiece);
+  // An inode may have more digits than a number of JavaScript.
+  return {
+      {"anew", piece.anew}, {"text", piece.text}, {"file", std::to_string(piece.end.file)}, {"bytes", piece.end.bytes}};
 }
 
 }  // namespace espalier

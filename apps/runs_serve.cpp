@@ -33,6 +33,7 @@ int runs_serve_main(const std::vector<std::string>& arguments) {
   std::printf("%s\n", server.url().c_str());
   std::fflush(stdout);
   log_info("serving until Ctrl-C");
+  page.read_ahead([&] { return signals.received().has_value(); });
   while (!signals.received()) std::this_thread::sleep_for(kLook);
   return 0;
 }

@@ -46,6 +46,11 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; by default the newest complete one");
   table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
+  table
+      .add("--beside", options.beside,
+           "second model, to compare in the playground: run folder or step folder; its routes are below /beside/")
+      .value_name("DIR");
+  table.add("--beside-step", options.beside_step, "step of the second model's run folder; by default the newest");
   table.add("--served-model-name", options.served_model_name,
             "name of the model for clients; by default the folder's name");
   table
@@ -75,7 +80,8 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
   table.add("--request-seconds", options.request_seconds, "seconds after which a request is cancelled").minimum(1);
   add_passage_options(table, options.passages, search_memory);
   table.known_elsewhere({"--model", "--model-path", "--checkpoint", "--ckpt"}, "--load");
-  table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits"}, "--int8-weights");
+  table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
+                        "--int8-weights");
   table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
   table.known_elsewhere({"--max-num-seqs", "--parallel"}, "--max-running");
   table.known_elsewhere({"--max-model-len", "--ctx-size"}, "--max-context");
@@ -123,6 +129,7 @@ bool read_serve_options(const std::vector<std::string>& arguments, ServeOptions&
   if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
     problems.add(table.origin("--num-threads"), why);
   check_passages(options, search_memory, problems);
+  if (options.beside.empty() && options.beside_step) problems.add("--beside-step says nothing without --beside DIR");
   if (!options.api_key_file.empty()) options.api_key = key_of(options.api_key_file, problems);
   if (!options.chat_template.empty()) options.chat_template_text = template_of(options.chat_template, problems);
   problems.raise();

@@ -19,7 +19,8 @@ struct PassageOptions {
 
 struct ServeOptions {
   std::string load, host = "127.0.0.1", api_key_file, chat_template, served_model_name;
-  std::optional<int64_t> ckpt_step, num_threads, max_context, max_prompt_tokens;
+  std::string beside;  // a second model, which the playground shows next to the first
+  std::optional<int64_t> ckpt_step, beside_step, num_threads, max_context, max_prompt_tokens;
   int64_t port = 5000, max_running = 16, max_waiting = 1024, max_body_megabytes = 4, max_connections = 4096;
   int64_t request_seconds = 600, kv_cache_megabytes = 2048;
   bool int8_weights = false;

@@ -18,10 +18,11 @@ constexpr int64_t kAheadOfOne = 4;  // times as many as run at once may wait for
 
 int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
-DecoderModelConfig sized_for(const LoadedModel& loaded, const ManyTexts& texts, int64_t new_tokens) {
+DecoderModelConfig sized_for(const LoadedModel& loaded, const ManyTexts& texts, int64_t new_tokens, bool begins_anew) {
   int64_t longest = 0, pages = 0;
   for (const auto& prompt : texts.prompts) {
-    const int64_t tokens = static_cast<int64_t>(prompt.size()) + new_tokens;
+    // An encoder's prompt is not part of the text.
+    const int64_t tokens = (begins_anew ? 1 : static_cast<int64_t>(prompt.size())) + new_tokens;
     longest = std::max(longest, tokens);
     pages += texts.texts_of_prompt * pages_for(tokens);
   }
@@ -57,12 +58,14 @@ class Desk {
 
   void begin(int64_t number) {
     Request request;
-    request.prompt_ids = texts_.prompts[static_cast<size_t>(number / texts_.texts_of_prompt)];
+    const std::vector<int32_t>& prompt = texts_.prompts[static_cast<size_t>(number / texts_.texts_of_prompt)];
+    request.prompt_ids = config_.begin_id ? std::vector<int32_t>{*config_.begin_id} : prompt;
+    if (config_.begin_id) request.encoder_ids = prompt;
     request.max_tokens = config_.tokens_to_generate;
     request.stop_ids = config_.stop_ids;
     request.sampling = config_.sampling;
     request.random_stream = static_cast<uint32_t>(number);
-    open_[number].made.prompt_ids = request.prompt_ids;
+    open_[number].made.prompt_ids = prompt;
     engine_.submit(std::move(request), [this, number](const Event& event) { add(number, event); });
   }
 
@@ -102,7 +105,8 @@ void continue_many(const LoadedModel& loaded, const ManyTexts& texts, const Gene
                  texts.end, " texts of ", texts.prompts.size(), " prompts");
   check_lengths(loaded.model->decoder_shape(), texts.prompts, config.tokens_to_generate);
   if (config.find_neighbors) return continue_with_neighbors(loaded, texts, config, on_token, take);
-  DecoderModel model(*loaded.model, loaded.params->compute_type(), sized_for(loaded, texts, config.tokens_to_generate));
+  DecoderModel model(*loaded.model, loaded.params->compute_type(),
+                     sized_for(loaded, texts, config.tokens_to_generate, config.begin_id.has_value()));
   Engine engine(model, /*tokenizer=*/nullptr, {.scheduler = {.max_sequences = texts.at_once}});
   Desk desk(engine, texts, config, on_token);
   for (desk.fill(); !desk.is_done(); desk.fill()) {

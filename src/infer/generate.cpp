@@ -71,6 +71,7 @@ void check_encoder_lengths(const models::DecoderShape& model, int64_t longest_pr
 void check_lengths(const models::DecoderShape& model, const std::vector<std::vector<int32_t>>& prompts,
                    int64_t new_tokens) {
   const int64_t longest_prompt = longest_of(prompts);
+  if (model.first_layer > 0) return check_encoder_lengths(model, longest_prompt, new_tokens);
   if (model.max_positions == 0) return;
   const int64_t wanted = longest_prompt + new_tokens;
   if (longest_prompt >= model.max_positions)
@@ -92,15 +93,14 @@ std::vector<Generated> generate(const models::Decoder& model, at::ScalarType com
                  "empty prompt");
   const int64_t count = static_cast<int64_t>(prompts.size());
   const models::DecoderShape shape = model.decoder_shape();
+  check_lengths(shape, prompts, config.tokens_to_generate);
   std::vector<std::vector<int32_t>> begun = prompts;  // the beginnings of the texts that the decoder continues with
   std::optional<models::Encoded> encoded;
   if (config.begin_id) {
-    check_encoder_lengths(shape, longest_of(prompts), config.tokens_to_generate);
     encoded = model.encode(prompt_ids(prompts), lengths_of(prompts));
     begun.assign(prompts.size(), {*config.begin_id});
   }
   const int64_t longest = longest_of(begun);
-  if (!encoded) check_lengths(shape, begun, config.tokens_to_generate);
   tensor::KeyValueCache cache = models::new_cache(shape, compute_type, count, longest + config.tokens_to_generate);
   std::vector<Generated> results;
   for (const auto& prompt : prompts) results.push_back({prompt, {}, {}});

@@ -36,7 +36,8 @@ struct Generated {
 // Called for every new token of every row, in order.
 using TokenCallback = std::function<void(size_t row, int32_t id)>;
 
-// UserError where the longest prompt and the new tokens are more than the positions that the model has learned.
+// UserError where the longest prompt and the new tokens are more than the positions that the model has learned; with an
+// encoder, which reads the prompts, where either is.
 void check_lengths(const models::DecoderShape& model, const std::vector<std::vector<int32_t>>& prompts,
                    int64_t new_tokens);
 

@@ -41,21 +41,23 @@ std::vector<PagedToken> tokens_of(const tensor::AttentionContext& context) {
   return tokens;
 }
 
-}  // namespace
-
-int64_t max_paged_head_size() { return kMaxPagedHeadSize; }
-
-at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer) {
+// `qkv`: of each group `parts` rows. Appends to the pages where these hold keys and values too.
+at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionContext& context, Heads heads,
+                  int64_t layer) {
   const tensor::PagedKeyValues& pages = *context.pages;
   ESPALIER_CHECK(qkv.is_cpu() && qkv.size(1) == 1 && qkv.size(0) == static_cast<int64_t>(pages.tokens.size()),
                  "qkv is ", qkv.sizes(), " of ", pages.tokens.size(), " tokens");
-  ESPALIER_CHECK(!context.relative_bias.defined() && context.dropout == 0, "not taken");
+  ESPALIER_CHECK(context.dropout == 0, "not taken");
   const tensor::PagedKeyValues::Layer& kept = pages.layers.at(static_cast<size_t>(layer));
   const int64_t head_size = kept.keys.size(3);
-  ESPALIER_CHECK(qkv.size(2) == heads.columns(head_size) && kept.keys.size(1) == heads.groups &&
+  ESPALIER_CHECK(qkv.size(2) == heads.groups * parts * head_size && kept.keys.size(1) == heads.groups &&
                      kept.keys.scalar_type() == qkv.scalar_type() && head_size <= kMaxPagedHeadSize &&
                      pages.page_tokens <= kMaxPageTokens,
                  "pages are ", kept.keys.sizes(), ", qkv is ", qkv.sizes());
+  const at::Tensor& bias = context.relative_bias;
+  ESPALIER_CHECK(!bias.defined() || (bias.size(0) == heads.queries && bias.is_contiguous() &&
+                                     bias.scalar_type() == at::kFloat && bias.size(1) + 1 >= 2 * pages.capacity),
+                 "bias of ", heads.queries, " heads for ", pages.capacity, " keys");
   const std::vector<PagedToken> tokens = tokens_of(context);
   const at::Tensor result = at::empty({qkv.size(0), 1, heads.query_columns(head_size)}, qkv.options());
   const PagedAttention args{
@@ -66,13 +68,16 @@ at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext
       .tokens = tokens.data(),
       .groups = heads.groups,
       .queries = heads.per_group(),
+      .parts = parts,
       .head_size = head_size,
       .page_tokens = pages.page_tokens,
       .scale = static_cast<float>(context.scale.value_or(1 / std::sqrt(static_cast<double>(head_size)))),
       .slopes = context.alibi_slopes.defined() ? context.alibi_slopes.const_data_ptr<float>() : nullptr,
+      .relative_bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+      .relative_keys = bias.defined() ? (bias.size(1) + 1) / 2 : 0,
       .soft_cap = static_cast<float>(context.soft_cap)};
   const TypedRowKernels& kernels = row_kernels(qkv.scalar_type());
-  kernels.append_to_pages(args, 0, qkv.size(0));
+  if (parts > heads.per_group()) kernels.append_to_pages(args, 0, qkv.size(0));
   const std::vector<Tile> tiles = tiles_of(tokens);
   const int64_t num_tiles = static_cast<int64_t>(tiles.size());
   // Tiles inside heads: neighbours read the same keys and values.
@@ -83,6 +88,37 @@ at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext
     }
   });
   return result;
+}
+
+}  // namespace
+
+int64_t max_paged_head_size() { return kMaxPagedHeadSize; }
+
+at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer) {
+  return attend(qkv, heads.per_group() + 2, context, heads, layer);
+}
+
+at::Tensor paged_cross_attention(const at::Tensor& query, const tensor::AttentionContext& context, Heads heads,
+                                 int64_t layer) {
+  ESPALIER_CHECK(!context.relative_bias.defined() && !context.alibi_slopes.defined() && context.window == 0,
+                 "positions of two sequences have nothing to do with each other");
+  return attend(query, heads.per_group(), context, heads, layer);
+}
+
+void fill_pages(const at::Tensor& key_value, std::span<const int32_t> pages,
+                const tensor::PagedKeyValues::Layer& layer) {
+  const int64_t groups = layer.keys.size(1), page_tokens = layer.keys.size(2), head_size = layer.keys.size(3);
+  const int64_t positions = key_value.size(0);
+  ESPALIER_CHECK(key_value.size(1) == 1 && key_value.size(2) == groups * 2 * head_size &&
+                     positions <= static_cast<int64_t>(pages.size()) * page_tokens,
+                 "keys and values are ", key_value.sizes(), " for ", pages.size(), " pages of ", layer.keys.sizes());
+  const at::Tensor parts = key_value.view({positions, groups, 2, head_size}).permute({2, 1, 0, 3});
+  for (int64_t first = 0; first < positions; first += page_tokens) {
+    const int64_t count = std::min(page_tokens, positions - first);
+    const int32_t page = pages[static_cast<size_t>(first / page_tokens)];
+    layer.keys.select(0, page).narrow(1, 0, count).copy_(parts[0].narrow(1, first, count));
+    layer.values.select(0, page).narrow(1, 0, count).copy_(parts[1].narrow(1, first, count));
+  }
 }
 
 }  // namespace espalier::kernels

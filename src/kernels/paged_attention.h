@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/heads.h"
 #include "tensor/attention_context.h"
@@ -12,10 +13,18 @@ namespace espalier::kernels {
 
 // qkv: [tokens, 1, heads.columns(head_size)], compute type, contiguous, on the CPU; token i is
 // context.pages->tokens[i]. Its keys and values go to its page of layer `layer`, then it attends to the positions that
-// it sees: scale, window and slopes are the context's; a bias by distance is not taken. Result: [tokens, 1,
-// heads.queries * head_size]; a token's row depends on its query and those keys and values alone, to the last bit.
-// Heads have at most max_paged_head_size() channels.
+// it sees: scale, window, slopes and the bias by distance are the context's. Result: [tokens, 1, heads.queries *
+// head_size]; a token's row depends on its query and those keys and values alone, to the last bit. Heads have at most
+// max_paged_head_size() channels.
 at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer);
+
+// The same to keys and values of another sequence, which are in the context's pages already: token i sees the positions
+// up to its last_key; its own position says nothing. query: [tokens, 1, heads.queries * head_size].
+at::Tensor paged_cross_attention(const at::Tensor& query, const tensor::AttentionContext& context, Heads heads,
+                                 int64_t layer);
+// Puts keys and values as cross_attention takes them, key_value: [positions, 1, groups * (key, value)], into `pages`.
+void fill_pages(const at::Tensor& key_value, std::span<const int32_t> pages,
+                const tensor::PagedKeyValues::Layer& layer);
 
 int64_t max_paged_head_size();
 

@@ -105,7 +105,9 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarTy
   PagedKeyValues pages_;
 };
 
-// softmax(scale q k + slope (j - i)) v in double, head by head.
+constexpr int64_t kBiasKeys = 75;  // more than any sequence has
+
+// softmax(scale q k + slope (j - i) + bias of j - i) v in double, head by head.
 at::Tensor plain(const at::Tensor& qkv, const AttentionContext& context, bool whole) {
   const int64_t length = qkv.size(0), queries = kHeads.per_group();
   const at::Tensor x = qkv.to(at::kDouble).view({length, kHeads.groups, queries + 2, kHeadSize});
@@ -120,19 +122,24 @@ at::Tensor plain(const at::Tensor& qkv, const AttentionContext& context, bool wh
     at::Tensor scores = q.mm(k.t()) * context.scale.value_or(1 / std::sqrt(double{kHeadSize}));
     if (context.soft_cap > 0) scores = context.soft_cap * (scores / context.soft_cap).tanh();
     if (context.alibi_slopes.defined()) scores = scores + distance * context.alibi_slopes[head].item<double>();
+    if (context.relative_bias.defined())
+      scores = scores +
+               context.relative_bias[head].index_select(0, (distance + kBiasKeys - 1).view(-1)).view({length, length});
     result.select(1, head).copy_(at::softmax(scores.masked_fill(hidden, -INFINITY), 1).mm(v));
   }
   return result.view({length, -1});
 }
 
 std::vector<std::pair<const char*, AttentionContext>> contexts() {
-  AttentionContext alibi, window, scaled, capped;
+  AttentionContext alibi, window, scaled, capped, relative;
   alibi.alibi_slopes = alibi_slopes(kHeads.queries);
   window.window = 9;
   scaled.scale = 0.7;
   capped.alibi_slopes = alibi_slopes(kHeads.queries);
   capped.soft_cap = 1.5;
-  return {{"causal", {}}, {"ALiBi", alibi}, {"window", window}, {"scale", scaled}, {"capped", capped}};
+  relative.relative_bias = reference::random({kHeads.queries, 2 * kBiasKeys - 1}, at::kFloat, 77);
+  return {{"causal", {}},    {"ALiBi", alibi},   {"window", window},
+          {"scale", scaled}, {"capped", capped}, {"relative", relative}};
 }
 
 TEST_P(PagedAttentionTest, IsAttentionInDouble) {
@@ -168,6 +175,50 @@ TEST_P(PagedAttentionTest, NeitherCutsNorNeighboursNorThreadsChangeABit) {
         }
   }
   at::set_num_threads(threads);
+}
+
+// To keys and values of another sequence: the queries see all of it, whoever they are computed with.
+TEST_P(PagedAttentionTest, ToAnotherSequenceIsAttentionInDouble) {
+  const double bound = type() == at::kFloat ? 2e-6 : type() == at::kHalf ? 2e-3 : 2e-2;
+  constexpr int64_t kQueries[] = {9, 1, 4};
+  forget();
+  std::vector<at::Tensor> queries, expected;
+  for (size_t i = 0; i < std::size(kQueries); ++i) {
+    const Sequence& other = sequences_[i];
+    const at::Tensor key_value =
+        reference::random({other.length(), 1, kHeads.key_value_columns(kHeadSize)}, type(), 40 + int64_t(i));
+    fill_pages(key_value, other.pages, pages_.layers[0]);
+    queries.push_back(reference::random({kQueries[i], 1, kHeads.query_columns(kHeadSize)}, type(), 50 + int64_t(i)));
+    const at::Tensor kv = key_value.to(at::kDouble).view({other.length(), kHeads.groups, 2, kHeadSize});
+    const at::Tensor q = queries.back().to(at::kDouble).view({kQueries[i], kHeads.queries, kHeadSize});
+    at::Tensor heads = at::empty({kQueries[i], kHeads.queries, kHeadSize}, at::kDouble);
+    for (int64_t head = 0; head < kHeads.queries; ++head) {
+      const at::Tensor of_group = kv.select(1, head / kHeads.per_group());
+      const at::Tensor scores = q.select(1, head).mm(of_group.select(1, 0).t()) / std::sqrt(double{kHeadSize});
+      heads.select(1, head).copy_(at::softmax(scores, 1).mm(of_group.select(1, 1)));
+    }
+    expected.push_back(heads.view({kQueries[i], -1}));
+  }
+  const auto attend_to = [&](const std::vector<size_t>& which) {
+    std::vector<at::Tensor> rows;
+    pages_.tokens.clear();
+    for (const size_t i : which) {
+      rows.push_back(queries[i]);
+      for (int64_t row = 0; row < kQueries[i]; ++row)
+        pages_.tokens.push_back({sequences_[i].pages.data(), 0, static_cast<int32_t>(sequences_[i].length() - 1)});
+    }
+    AttentionContext context;
+    context.pages = &pages_;
+    return paged_cross_attention(at::cat(rows), context, kHeads, 0).select(1, 0);
+  };
+  const at::Tensor together = attend_to({0, 1, 2});
+  int64_t row = 0;
+  for (size_t i = 0; i < std::size(kQueries); ++i) {
+    const at::Tensor found = together.narrow(0, row, kQueries[i]);
+    EXPECT_LT((found.to(at::kDouble) - expected[i]).abs().max().item<double>(), bound) << i;
+    EXPECT_TRUE(at::equal(attend_to({i}), found)) << i;
+    row += kQueries[i];
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, PagedAttentionTest,

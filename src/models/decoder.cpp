@@ -11,6 +11,11 @@ Encoded Decoder::encode(const at::Tensor&, const std::vector<int64_t>&) const {
   return {};
 }
 
+std::vector<at::Tensor> Decoder::cross_keys_and_values(const Encoded&) const {
+  ESPALIER_CHECK(false, "a model without an encoder");
+  return {};
+}
+
 tensor::KeyValueCache new_cache(const DecoderShape& model, at::ScalarType type, int64_t rows, int64_t capacity) {
   tensor::KeyValueCache cache;
   cache.capacity = capacity;

@@ -40,11 +40,16 @@ class Decoder {
   // [b, s] ids at `positions` -> hidden states after the final norm, [s, b, h]. A cache in the context receives the
   // keys and values of these positions; rotary positions are then those of a sequence as long as its capacity, or, of
   // pages, those that each token's is_long names.
-  // `encoded`: of models with an encoder, for which it is needed; the same for as long as the cache is.
+  // `encoded`: of models with an encoder, for which it is needed where there are no pages; the same for as long as the
+  // cache is.
   virtual at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions,
                                    const nn::ForwardContext& context, const Encoded* encoded = nullptr) const = 0;
   // Of models with an encoder, [b, s] ids, of which each row has `lengths` before its padding.
   virtual Encoded encode(const at::Tensor& ids, const std::vector<int64_t>& lengths) const;
+  // Of models with an encoder: what each layer from first_layer on attends to in what it has made of the prompts, as
+  // kernels::cross_attention takes it. In pages (kernels::fill_pages) they take the place of `encoded`: then the
+  // context of hidden_states has pages of its cross_attention too.
+  virtual std::vector<at::Tensor> cross_keys_and_values(const Encoded& encoded) const;
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;  // [..., h] -> [..., V/tp] fp32
   // What of the attention belongs to the model itself (ALiBi slopes, window), to be completed by the caller.
   virtual tensor::AttentionContext attention_context() const = 0;

@@ -149,6 +149,12 @@ at::Tensor TransformerStack::forward(at::Tensor x, const std::shared_ptr<const n
   return x;
 }
 
+std::vector<at::Tensor> TransformerStack::keys_and_values(const at::Tensor& encoded) const {
+  std::vector<at::Tensor> of_layers;
+  for (const TransformerLayer& layer : layers_) of_layers.push_back(layer.keys_and_values(encoded));
+  return of_layers;
+}
+
 at::Tensor TransformerStack::forward_plain(at::Tensor x, const nn::ForwardContext& context,
                                            const BesideStream& beside) const {
   for (size_t number = 0; number < layers_.size(); ++number) x = run_layer(number, x, context, beside);

@@ -34,6 +34,8 @@ class TransformerLayer {
   TransformerLayer(const nn::LayerBuilder& builder, const families::TransformerShape& shape, int64_t layer);
   // [S, b, h] -> [S, b, h]. `encoded`: the other sequence, [S of it, b, h].
   at::Tensor forward(const at::Tensor& x, const nn::ForwardContext& context, const at::Tensor& encoded = {}) const;
+  // Of the layer's attention to the other sequence, which it has.
+  at::Tensor keys_and_values(const at::Tensor& encoded) const { return inter_attention_->keys_and_values(encoded); }
   void visit(tensor::ParamVisitor& visitor);
 
  private:
@@ -85,6 +87,8 @@ class TransformerStack {
   // its layers again when the forward pass has long returned.
   at::Tensor forward(at::Tensor x, const std::shared_ptr<const nn::ForwardContext>& context,
                      const BesideStream& beside = {}) const;
+  // What each layer attends to in the other sequence, where the stack has one.
+  std::vector<at::Tensor> keys_and_values(const at::Tensor& encoded) const;
   // Each layer once, with actual values.
   at::Tensor forward_plain(at::Tensor x, const nn::ForwardContext& context, const BesideStream& beside = {}) const;
   void visit(tensor::ParamVisitor& visitor);

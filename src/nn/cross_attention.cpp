@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
+#include "kernels/paged_attention.h"
 #include "tensor/observe.h"
 
 namespace espalier::nn {
@@ -34,21 +35,25 @@ CrossAttention::CrossAttention(const LayerBuilder& builder, const std::string& n
 }
 
 at::Tensor CrossAttention::keys_and_values(const at::Tensor& encoded, tensor::KeyValueCache* cache) const {
-  if (cache == nullptr) return key_value_.forward(encoded);
+  if (cache == nullptr) return keys_and_values(encoded);
   ESPALIER_CHECK(layer_ < static_cast<int64_t>(cache->layers.size()), "layer ", layer_, " of a cache of ",
                  cache->layers.size());
   at::Tensor& kept = cache->layers[static_cast<size_t>(layer_)].cross;
-  if (!kept.defined()) kept = key_value_.forward(encoded);
+  if (!kept.defined()) kept = keys_and_values(encoded);
   return kept;
+}
+
+at::Tensor CrossAttention::attend(const at::Tensor& query, const at::Tensor& encoded,
+                                  const tensor::AttentionContext& context) const {
+  if (context.pages != nullptr) return kernels::paged_cross_attention(query, context, heads_, layer_);
+  return kernels::cross_attention(query, keys_and_values(encoded, context.cache), context, heads_, layer_);
 }
 
 at::Tensor CrossAttention::forward(const at::Tensor& x, const at::Tensor& encoded, const at::Tensor& residual,
                                    const ForwardContext& context) const {
   tensor::AttentionContext attention = context.cross_attention;
   attention.first_head = first_head_;
-  const at::Tensor key_value = keys_and_values(encoded, attention.cache);
-  const at::Tensor mixed = tensor::observed(
-      name_, ".attention", kernels::cross_attention(query_.forward(x), key_value, attention, heads_, layer_));
+  const at::Tensor mixed = tensor::observed(name_, ".attention", attend(query_.forward(x), encoded, attention));
   return tensor::observed(name_, kernels::bias_dropout_add(dense_.forward(mixed), dense_.bias(), residual,
                                                            context.dropout_site(name_), queue_));
 }

@@ -25,13 +25,17 @@ class CrossAttention {
 
   // residual + dropout(dense(attention(query(x), key_value(encoded)))); x, residual: [S, b, h], encoded: [S of the
   // other sequence, b, its h]. What the queries see: context.cross_attention. If that has a cache, the layer's entry
-  // there keeps key_value(encoded) from the first call on, and later calls do not look at `encoded`.
+  // there keeps key_value(encoded) from the first call on, and later calls do not look at `encoded`. If it has pages,
+  // they hold the keys and values, and `encoded` is not looked at.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& encoded, const at::Tensor& residual,
                      const ForwardContext& context) const;
+  // key_value(encoded), as kernels::cross_attention and kernels::fill_pages take it.
+  at::Tensor keys_and_values(const at::Tensor& encoded) const { return key_value_.forward(encoded); }
   void visit(tensor::ParamVisitor& visitor);
 
  private:
   at::Tensor keys_and_values(const at::Tensor& encoded, tensor::KeyValueCache* cache) const;
+  at::Tensor attend(const at::Tensor& query, const at::Tensor& encoded, const tensor::AttentionContext& context) const;
 
   ColumnLinear query_, key_value_;
   RowLinear dense_;

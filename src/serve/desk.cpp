@@ -77,8 +77,10 @@ void Desk::check_length(const infer::Request& request) const {
 
 void Desk::check_model(const std::string& name) const {
   if (name.empty() || name == options.model_name) return;
-  throw ApiError(404, concat("there is no model '", name.substr(0, 128), "' here, only '", options.model_name, "'"),
-                 "model", "model_not_found");
+  const std::string elsewhere = name == options.beside ? "; that one's routes are below /beside/" : "";
+  throw ApiError(
+      404, concat("there is no model '", name.substr(0, 128), "' here, only '", options.model_name, "'", elsewhere),
+      "model", "model_not_found");
 }
 
 // Well mixed: equal to no other number of the same start.

@@ -43,6 +43,7 @@ struct DeskOptions {
   RenderChat render_chat = nullptr;      // null: the tokenizer has no template
   FindPassages find_passages = nullptr;  // null: there are none to search in
   int64_t max_passages = 100;            // for a question
+  std::string beside = {};               // name of the model whose routes are below /beside/; empty: there is none
 };
 
 class Desk {

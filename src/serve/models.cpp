@@ -10,6 +10,7 @@ void openai_models(const Call& call) {
                                   {"owned_by", "espalier"},
                                   {"max_model_len", call.desk.max_context() + 1}};
   if (call.desk.options.find_passages) model["max_passages"] = call.desk.options.max_passages;
+  if (!call.desk.options.beside.empty()) model["beside"] = call.desk.options.beside;
   const std::string prefix = "/v1/models/";
   if (call.request.path.starts_with(prefix)) {
     call.desk.check_model(call.request.path.substr(prefix.size()));

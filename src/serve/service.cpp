@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 
+#include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "serve/playground_files.h"
@@ -43,6 +45,13 @@ const Route* route_of(const std::string& path) {
 
 bool is_quick(const std::string& path) {
   return std::find(std::begin(kQuickPaths), std::end(kQuickPaths), path) != std::end(kQuickPaths);
+}
+
+std::string all_paths() {
+  std::vector<std::string> paths;
+  for (const Route& route : kRoutes) paths.push_back(route.path);
+  paths.insert(paths.end(), std::begin(kQuickPaths), std::end(kQuickPaths));
+  return join(paths, ", ");
 }
 
 // Counts the reply that goes through it.
@@ -104,8 +113,10 @@ void reply_json(const Call& call, const nlohmann::ordered_json& json) {
   call.answer->reply({.body = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)});
 }
 
-Service::Service(Desk& desk, const HttpOptions& options)
-    : desk_(desk), is_local_(options.host == "localhost" || options.host == "::1" || options.host.starts_with("127.")) {
+Service::Service(Desk& desk, const HttpOptions& options, Desk* beside)
+    : desk_(desk),
+      beside_(beside),
+      is_local_(options.host == "localhost" || options.host == "::1" || options.host.starts_with("127.")) {
   server_ = std::make_unique<HttpServer>(
       options,
       [this](HttpRequest request, std::shared_ptr<Answer> answer) { handle(std::move(request), std::move(answer)); },
@@ -117,6 +128,7 @@ Service::Service(Desk& desk, const HttpOptions& options)
 
 void Service::drain() {
   desk_.drain();
+  if (beside_ != nullptr) beside_->drain();
   server_->drain();
 }
 
@@ -133,12 +145,12 @@ void Service::check_access(const HttpRequest& request) const {
   }
 }
 
-bool Service::answer_at_once(const HttpRequest& request, Answer& answer) {
+bool Service::answer_at_once(Desk& desk, const HttpRequest& request, Answer& answer) {
   const bool is_read = allows("GET HEAD", request.method);
   if (is_read && (request.path == "/health" || request.path == "/ready")) {
     if (has_failed_)
       answer.reply(ApiError(500, "the model has failed").reply());
-    else if (request.path == "/ready" && desk_.is_draining())
+    else if (request.path == "/ready" && desk.is_draining())
       answer.reply(ApiError(503, "the server is shutting down").reply());
     else
       answer.reply({.body = R"({"status":"ok"})"});
@@ -156,31 +168,36 @@ bool Service::answer_at_once(const HttpRequest& request, Answer& answer) {
   }
   if (is_read && request.path == "/metrics") {
     answer.reply({.type = "text/plain; version=0.0.4; charset=utf-8",
-                  .body = desk_.metrics.text(desk_.engine.counters(), desk_.num_texts(), server_->num_connections())});
+                  .body = desk.metrics.text(desk.engine.counters(), desk.num_texts(), server_->num_connections())});
     return true;
   }
   return false;
 }
 
 void Service::handle(HttpRequest request, std::shared_ptr<Answer> answer) {
+  const std::string beside = "/beside";
+  const bool is_beside = beside_ != nullptr && request.path.starts_with(beside + "/");
+  if (is_beside) request.path.erase(0, beside.size());
+  Desk& desk = is_beside ? *beside_ : desk_;
   const Route* const route = route_of(request.path);
-  answer = std::make_shared<CountedAnswer>(std::move(answer), desk_.metrics,
+  answer = std::make_shared<CountedAnswer>(std::move(answer), desk.metrics,
                                            route != nullptr         ? route->path
                                            : is_quick(request.path) ? request.path
                                                                     : "none");
   try {
-    if (answer_at_once(request, *answer)) return;
-    if (route == nullptr) throw ApiError(404, "there is nothing at " + request.path.substr(0, 128));
+    if (answer_at_once(desk, request, *answer)) return;
+    if (route == nullptr)
+      throw ApiError(404, concat("there is nothing at ", request.path.substr(0, 128), "; there are ", all_paths()));
     if (!allows(route->methods, request.method))
       throw ApiError(405, std::string(route->path) + " takes " + route->methods);
   } catch (const ApiError& error) {
     return answer->reply(error.reply());
   }
-  const Generation::Strand strand(desk_.pool.get_executor());
-  boost::asio::post(strand, [this, route, strand, answer = std::move(answer),
+  const Generation::Strand strand(desk.pool.get_executor());
+  boost::asio::post(strand, [&desk, route, strand, answer = std::move(answer),
                              request = std::make_shared<HttpRequest>(std::move(request))] {
     answer_errors(route->path, *answer,
-                  [&] { route->run({.desk = desk_, .request = *request, .answer = answer, .strand = strand}); });
+                  [&] { route->run({.desk = desk, .request = *request, .answer = answer, .strand = strand}); });
   });
 }
 

@@ -16,12 +16,62 @@ TEST_F(ServiceRoutes, TellsWhatItIs) {
   EXPECT_EQ(ask("GET /v1/models/toy").json()["object"], "model");
   EXPECT_EQ(ask("GET /v1/models/other").status, 404);
   EXPECT_EQ(ask("GET /nothing").status, 404);
+  EXPECT_EQ(ask("POST /v1/completion", "{}").message().find("there is nothing at /v1/completion; there are /v1/comple"),
+            0u);
   EXPECT_EQ(ask("GET /v1/completions").status, 405);
   EXPECT_EQ(ask("GET /tokenizer_info").json()["eos_token"], "<end>");
   const std::string metrics = ask("GET /metrics").body;
   EXPECT_NE(metrics.find("espalier_http_replies_total{route=\"/health\",status=\"200\"} 1\n"), std::string::npos)
       << metrics;
   EXPECT_NE(metrics.find("\nespalier_cache_pages 64\n"), std::string::npos) << metrics;
+}
+
+// Two models with one address, told apart by the length of what they take.
+class TwoModels : public ToyService {
+ protected:
+  TwoModels() : ToyService({.model_name = "toy", .max_texts = 64, .beside = "other"}) {
+    start();
+    thread_beside_.emplace(engine_beside_, [](const std::string&) {});
+  }
+  PlainReply ask_both(const std::string& line, const std::string& body = "") const {
+    PlainClient client(both_.port());
+    client.send(request_text(line, body));
+    return parsed_reply(client.receive());
+  }
+
+  infer::toy::ToyModel model_beside_{{.vocab_size = 257, .page_tokens = 4, .num_pages = 64, .max_positions = 50}};
+  infer::Engine engine_beside_{model_beside_, &tokenizer_, {.scheduler = {.max_sequences = 16}}};
+  Desk desk_beside_{engine_beside_, tokenizer_, {.model_name = "other", .max_texts = 64}};
+  Service both_{desk_, {}, &desk_beside_};
+  std::optional<EngineThread> thread_beside_;
+};
+
+TEST_F(TwoModels, TheSecondHasTheSameRoutesBelowBeside) {
+  const nlohmann::json first = ask_both("GET /v1/models").json()["data"][0];
+  EXPECT_EQ(first["id"], "toy");
+  EXPECT_EQ(first["beside"], "other");
+  const nlohmann::json second = ask_both("GET /beside/v1/models").json()["data"][0];
+  EXPECT_EQ(second["id"], "other");
+  EXPECT_EQ(second["max_model_len"], 51);
+  EXPECT_FALSE(second.contains("beside"));
+  const std::string body = R"({"model":"other","prompt":"a","max_tokens":60})";
+  const PlainReply wrong = ask_both("POST /v1/completions", body);
+  EXPECT_EQ(wrong.status, 404) << "the first is not called that";
+  EXPECT_NE(wrong.message().find("only 'toy'; that one's routes are below /beside/"), std::string::npos) << wrong.body;
+  EXPECT_EQ(ask_both("POST /beside/v1/completions", body).status, 400) << "60 tokens are more than the second takes";
+  EXPECT_EQ(ask_both("POST /beside/v1/completions", R"({"model":"other","prompt":"a","max_tokens":3})").status, 200);
+  EXPECT_EQ(ask_both("POST /v1/completions", R"({"model":"toy","prompt":"a","max_tokens":60})").status, 200);
+  const std::string metrics = ask_both("GET /beside/metrics").body;
+  EXPECT_NE(metrics.find("espalier_http_replies_total{route=\"/v1/completions\",status=\"200\"} 1\n"),
+            std::string::npos)
+      << metrics;
+  EXPECT_EQ(ask_both("GET /beside/health").status, 200);
+  EXPECT_EQ(ask_both("GET /beside/nothing").status, 404);
+}
+
+TEST_F(ServiceRoutes, WithoutASecondModelThereIsNothingBeside) {
+  EXPECT_EQ(ask("GET /beside/v1/models").status, 404);
+  EXPECT_FALSE(ask("GET /v1/models").json()["data"][0].contains("beside"));
 }
 
 TEST_F(ServiceRoutes, TokenizesThereAndBack) {

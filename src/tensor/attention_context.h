@@ -79,6 +79,7 @@ struct AttentionContext {
   // gradient is the sum over all rows of the batch.
   at::Tensor relative_bias;
   KeyValueCache* cache = nullptr;
+  // Of a sequence's own attention its pages; of attention to another sequence that one's, which hold it already.
   PagedKeyValues* pages = nullptr;  // with it `mask`, first_key, last_key and `cache` are not read
 
   // Dropout of attention probabilities: site = layer, counter = sample number, global head, query, key / 4.

@@ -62,6 +62,31 @@ TEST_F(EvalCommand, AnotherEnginesAnswersBecomeResults) {
   EXPECT_DOUBLE_EQ(nlohmann::json::parse(json.output)["results"]["sst"]["acc,none"], 2.0 / 3) << json.errors;
 }
 
+TEST_F(EvalCommand, FilesOfOthersAreNotReplaced) {
+  ASSERT_EQ(bash("espalier eval --tasks sst,piqa --data data --write-requests requests.jsonl").exit_code, 0);
+  ASSERT_EQ(bash(kAnswer).exit_code, 0);
+  const std::string score = "espalier eval --tasks sst --data data --read-results sst.jsonl --log-samples ";
+  ASSERT_EQ(bash("grep '\"sst\"' answers.jsonl >sst.jsonl").exit_code, 0);
+  // The harness's own results begin as ours.
+  write("harness.json", "{\n  \"results\": {\n    \"sst\": {\"acc,none\": 0.5}\n  },\n  \"git_hash\": \"abc\"\n}\n");
+  write("mine_samples_sst.jsonl", "notes\n");
+  write("table.csv", "a,b\n1,2\n");
+  const Outcome refused = bash(score + "--results-path harness.json --results-csv table.csv");
+  EXPECT_EQ(refused.exit_code, 2);
+  for (const char* part :
+       {"--results-path: 'harness.json' exists and is not results of espalier eval",
+        "--results-csv: 'table.csv' exists and is not a table of results", "--overwrite replaces it"})
+    EXPECT_NE(refused.errors.find(part), std::string::npos) << part << " in\n" << refused.errors;
+  EXPECT_EQ(bash(score + "--results-path mine.json").exit_code, 2);
+  EXPECT_EQ(content("mine_samples_sst.jsonl"), "notes\n");
+  EXPECT_EQ(content("table.csv"), "a,b\n1,2\n");
+  EXPECT_FALSE(exists("mine.json"));
+  EXPECT_EQ(bash("espalier eval --tasks sst --data data --write-requests data/sst.tsv").exit_code, 2);
+  ASSERT_EQ(bash(score + "--results-path harness.json --results-csv table.csv --overwrite").exit_code, 0);
+  const Outcome again = bash(score + "--results-path harness.json --results-csv table.csv");  // they are ours now
+  EXPECT_EQ(again.exit_code, 0) << again.errors;
+}
+
 // A run of one step.
 class EvalOfARun : public EvalCommand {
  protected:
@@ -208,12 +233,17 @@ TEST_F(EvalOfARun, WhatAModelCannotBeAskedIsRefused) {
   const Outcome outcome = bash(
       "espalier eval --load run --tasks sst --data data --read-results x; espalier eval --load none --requests x; "
       "espalier eval --requests x; espalier eval --load run --tasks sst --data data --seq-length 65; "
+      "printf '{\"context\": \"a\", \"continuation\": \" b\"}\\n{\"context\": \"a\", \"continuation\": \"\"}\\n' "
+      ">two.jsonl; "
+      "espalier eval --load run --requests two.jsonl; espalier eval --load run --requests two.jsonl --output x.json; "
+      "espalier eval --load run --tasks sst --data data --int8-shift; "
       "espalier eval --load run --tasks sst --data data --tokenizer-type GPT2BPETokenizer");
   EXPECT_EQ(outcome.exit_code, 2);
   for (const char* problem :
        {"--load, --write-requests and --read-results: one at a time", "'none' holds no complete checkpoint",
         "--requests needs --load: the model that scores them", "the model of --load has its own tokenizer",
-        "--seq-length 65 is longer than that of the model's training, 64"})
+        "--seq-length 65 is longer than that of the model's training, 64", "two.jsonl:2: the continuation '' has 0 ids",
+        "--requests prints its answers on the standard output", "--int8-shift says what 8 bits change"})
     EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
 }
 

@@ -121,13 +121,16 @@ TEST_F(ReplayCommand, SaysWhatCannotBeRepeated) {
   const Outcome outcome = bash(
       "espalier replay --load nowhere --step 1; echo $?; espalier replay --load run --step 9; echo $?; "
       "espalier replay --load run --step 0; echo $?; echo x >bad; "
-      "espalier replay --load run --step 5 --compare bad; echo $?; espalier replay --load run --step 5 --layout tp5; "
+      "espalier replay --load run --step 5 --compare bad; echo $?; "
+      "espalier replay --load run --step 5 --record bad; echo $?; cmp bad <(echo x); espalier replay --load run --step "
+      "5 --layout tp5; "
       "echo $?; sed -i 's/\"lm_loss\":8/\"lm_loss\":9/' run/metrics.jsonl; espalier replay --load run --step 5; echo "
       "$?");
-  EXPECT_TRUE(outcome.output.starts_with("66\n2\n2\n65\n2\n")) << outcome.output << outcome.errors;
+  EXPECT_TRUE(outcome.output.starts_with("66\n2\n2\n65\n2\n2\n")) << outcome.output << outcome.errors;
   EXPECT_TRUE(outcome.output.ends_with("\n1\n")) << outcome.output;
   EXPECT_NE(outcome.output.find(" replayed, 9."), std::string::npos) << outcome.output;
   for (const char* part : {"'nowhere' is not a run folder", "--step 9: the run in 'run' has 8 steps",
+                           "--record: 'bad' exists and is not a recording",
                            "expected what 'espalier replay --record' wrote of step 5, found another file"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
 }

@@ -303,6 +303,53 @@ TEST_F(T5Command, AnImportWhoseDecoderBeginsOtherwiseIsRefused) {
   EXPECT_FALSE(fs::exists(folder_ / "work/other/model.toml"));
 }
 
+TEST_F(T5Command, AnswersAndTheirScoresAreThoseThatAPromptGetsAlone) {
+  const Outcome trained = bash(concat("set -e; ", preprocess("owt", "--split-sentences"), "espalier train t5", shape(),
+                                      "--data-path owt_text_sentence --eval-iters 0 --save run --save-interval 30 "
+                                      ">/dev/null 2>&1"));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const std::vector<std::string> prompts = {"the president <extra_id_0> that", "a",
+                                            "in the <extra_id_0> of <extra_id_1>"};
+  const auto generated = [&](const std::string& words) {
+    const Outcome outcome =
+        bash("espalier generate --load run --tokens-to-generate 9 --no-stop-at-eod --json --prompt " + words);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+    std::vector<nlohmann::json> objects;
+    std::istringstream lines(outcome.output);
+    for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+    return objects;
+  };
+  std::string all;
+  for (const std::string& prompt : prompts) all += concat("'", prompt, "' ");
+  const auto together = generated(all + "--greedy");
+  ASSERT_EQ(together.size(), 3u);
+  for (size_t i = 0; i < prompts.size(); ++i)
+    EXPECT_EQ(generated(concat("'", prompts[i], "' --greedy"))[0], together[i]) << i;
+  // A text of whole words comes back as the ids that it was, and is scored as it was drawn.
+  write_file_atomically(folder_ / "work/requests.jsonl",
+                        R"({"context": "the president <extra_id_0> that", "continuation": "<extra_id_0> the of"})"
+                        "\n"
+                        R"({"context": "a", "continuation": "<extra_id_0> the of"})"
+                        "\n");
+  const Outcome scored = bash("espalier eval --load run --requests requests.jsonl");
+  ASSERT_EQ(scored.exit_code, 0) << scored.errors;
+  std::istringstream lines(scored.output);
+  std::string first, second;
+  ASSERT_TRUE(std::getline(lines, first) && std::getline(lines, second)) << scored.output;
+  EXPECT_GE(nlohmann::json::parse(first).at("tokens"), 3);
+  EXPECT_LT(nlohmann::json::parse(first).at("loglikelihood"), 0);
+  EXPECT_EQ(nlohmann::json::parse(second).at("tokens"), nlohmann::json::parse(first).at("tokens"));
+  EXPECT_NE(nlohmann::json::parse(first).at("loglikelihood"), nlohmann::json::parse(second).at("loglikelihood"));
+  EXPECT_EQ(bash("tail -1 requests.jsonl >last.jsonl; espalier eval --load run --requests last.jsonl").output,
+            second + "\n");
+  write_file_atomically(folder_ / "work/piqa.jsonl", R"({"goal": "a", "sol1": "b", "sol2": "c", "label": 0})"
+                                                     "\n");
+  const Outcome refused = bash("espalier eval --load run --tasks piqa --data .");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.errors.find("holds a T5, and tasks are for models that continue text"), std::string::npos)
+      << refused.errors;
+}
+
 TEST_F(T5Command, SamplesAreShownAsTheRunReadsThem) {
   const Outcome outcome = bash(concat(
       "set -e; ", preprocess("owt", "--split-sentences"), "espalier train t5", shape(),

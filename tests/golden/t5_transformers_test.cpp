@@ -15,6 +15,8 @@
 #include "convert/hf/export.h"
 #include "convert/hf/import.h"
 #include "families/registry.h"
+#include "infer/engine/completion.h"
+#include "infer/engine/decoder_model.h"
 #include "infer/generate.h"
 #include "models/t5/batch.h"
 #include "models/t5/model.h"
@@ -61,13 +63,14 @@ families::T5Config without_dropout(const fs::path& step_folder) {
 
 // An imported model, whole.
 struct ImportedT5 {
-  explicit ImportedT5(const fs::path& step_folder) : config(without_dropout(step_folder)) {
+  explicit ImportedT5(const fs::path& step_folder, bool with_grad = true)
+      : config(without_dropout(step_folder)), params(families::t5_params(config), {}, at::kFloat, with_grad) {
     ckpt::LoadedCheckpoint checkpoint(step_folder);
     for (tensor::Param& param : params.params()) param.value.copy_(checkpoint.read(param.spec->name));
-    params.zero_grad();
+    if (with_grad) params.zero_grad();
   }
   families::T5Config config;
-  tensor::ParamSet params{families::t5_params(config), {}, at::kFloat, true};
+  tensor::ParamSet params;
   models::T5Model model{nn::LayerBuilder{params, dist::single_process()}, config, {0, config.last_depth() + 1}, {}};
 };
 
@@ -78,6 +81,16 @@ class T5Transformers : public ::testing::TestWithParam<fs::path> {
     return convert::import_hf({.input = GetParam() / part, .save = folder_.path() / part, .dtype = {}},
                               folder_.path() / part)
         .step_folder;
+  }
+
+  std::vector<std::vector<int32_t>> prompts_of_encoder() const {
+    std::vector<std::vector<int32_t>> prompts;
+    for (size_t row = 0; row < json_.at("encoder").size(); ++row) {
+      std::vector<int32_t> ids = json_.at("encoder").at(row);
+      ids.resize(json_.at("lengths").at(row));
+      prompts.push_back(ids);
+    }
+    return prompts;
   }
 
   models::SampleRow row_of(size_t row) const {
@@ -113,12 +126,7 @@ TEST_P(T5Transformers, LossAndEveryGradientAreTransformers) {
 
 TEST_P(T5Transformers, GreedyAnswersAreTransformers) {
   const ImportedT5 t5(imported("weights"));
-  std::vector<std::vector<int32_t>> prompts;
-  for (size_t row = 0; row < json_.at("encoder").size(); ++row) {
-    std::vector<int32_t> ids = json_.at("encoder").at(row);
-    ids.resize(json_.at("lengths").at(row));
-    prompts.push_back(ids);
-  }
+  const std::vector<std::vector<int32_t>> prompts = prompts_of_encoder();
   infer::GenerateConfig settings{.tokens_to_generate = 6, .sampling = {}, .stop_ids = {kEnd}, .begin_id = kBegin};
   settings.sampling.top_k = 1;
   const auto results = infer::generate(t5.model, at::kFloat, prompts, settings);
@@ -128,6 +136,39 @@ TEST_P(T5Transformers, GreedyAnswersAreTransformers) {
     ASSERT_GE(results[row].generated_ids.size(), wanted.size());
     EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), results[row].generated_ids.begin())) << "row " << row;
   }
+}
+
+// All prompts at once, in pages; the same answers and, scored without drawing, the same loss.
+TEST_P(T5Transformers, TheEnginesAnswersAndScoresAreTransformers) {
+  const ImportedT5 t5(imported("weights"), /*with_grad=*/false);
+  const std::vector<std::vector<int32_t>> prompts = prompts_of_encoder();
+  infer::DecoderModel model(t5.model, at::kFloat, {.page_tokens = 8, .num_pages = 64});
+  infer::Engine engine(model, nullptr, {});
+  std::vector<infer::Request> asked, scored;
+  double count = 0, sum = 0;
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    infer::Request request{.prompt_ids = {kBegin}, .encoder_ids = prompts[row], .max_tokens = 6, .stop_ids = {kEnd}};
+    request.sampling.top_k = 1;
+    asked.push_back(request);
+    const auto decoder = json_.at("decoder").at(row).get<std::vector<int32_t>>();
+    std::vector<int32_t> labels = json_.at("labels").at(row);
+    while (!labels.empty() && labels.back() < 0) labels.pop_back();
+    count += static_cast<double>(labels.size());
+    // Labels are what the decoder reads, one place on: the last of them it does not read.
+    std::vector<int32_t> read(decoder.begin(), decoder.begin() + static_cast<std::ptrdiff_t>(labels.size()));
+    ASSERT_TRUE(std::equal(read.begin() + 1, read.end(), labels.begin())) << "row " << row;
+    scored.push_back(infer::score_request(std::span(read).first(1), labels));
+    scored.back().encoder_ids = prompts[row];
+  }
+  const auto answers = infer::complete(engine, asked), scores = infer::complete(engine, scored);
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    const auto wanted = json_.at("answers").at(row).get<std::vector<int32_t>>();
+    const std::vector<infer::TokenScore>& tokens = answers[row].choices.at(0).tokens;
+    ASSERT_GE(tokens.size(), wanted.size());
+    for (size_t at = 0; at < wanted.size(); ++at) EXPECT_EQ(tokens[at].id, wanted[at]) << "row " << row;
+    sum += infer::log_likelihood(scores[row]).sum;
+  }
+  EXPECT_NEAR(-sum / count, json_.at("loss").get<double>(), kLossTolerance);
 }
 
 TEST_P(T5Transformers, AnExportHasTheSameTensorsToTheBit) {

@@ -24,7 +24,7 @@ ROOT = HERE.parent.parent
 ESPALIER = str(ROOT / "build/bin/espalier")
 TINY = ROOT / "tests/data/gpt2-tiny"
 NUM_SPIKES, SPIKE = 1000, 50.0
-REPORT_BYTES = 2_000_000
+PAGE_BYTES, REPORT_BYTES = 150_000, 2_000_000
 
 
 def fail(message):
@@ -132,6 +132,66 @@ def check_follow(page, folder, steps):
     return {"tick, ms": page.evaluate("window.lastTick"), "bytes of a tick with 10 records": max(sizes)}
 
 
+def check_log(page, folder):
+    """The end of the run's log, then what is added to it."""
+    page.locator("#log summary").click()
+    wait(page, "document.querySelector('#log pre').textContent.length > 0")
+    kept = (folder / "log.txt").read_text()
+    expect(page.locator("#log pre").text_content() == kept, "the log on the page is not log.txt")
+    with open(folder / "log.txt", "a") as file:
+        file.write("<b>a line</b> that came later\n")
+    wait(page, "document.querySelector('#log pre').textContent.endsWith('<b>a line</b> that came later\\n')", 10)
+    expect(page.locator("#log pre").text_content() == kept + "<b>a line</b> that came later\n", "lines came twice")
+    page.locator("#log summary").click()
+
+
+LIVE_RUNS, LIVE_SECONDS = 50, 24
+
+
+def check_live(browser, work):
+    """Fifty runs that grow by a record a second: script of a second, in which the page asks once for new records, and every
+    tenth time for the list."""
+    runs = pathlib.Path(work) / "live"
+    names = [f"metric_{i:02}" for i in range(17)]
+    files = []
+
+    def add(step):
+        values = ",".join(f'"{name}":{step % 7}.5' for name in names)
+        for file in files:
+            file.write(f'{{"step":{step},"consumed_tokens":{step * 100},"lm_loss":2.5,"grad_norm":1.5,'
+                       f'"step_seconds":1,{values}}}\n')
+            file.flush()
+
+    for number in range(LIVE_RUNS):
+        (runs / f"run_{number:02}").mkdir(parents=True)
+        files.append(open(runs / f"run_{number:02}" / "metrics.jsonl", "w"))
+    for step in range(1, 501):
+        add(step)
+    with Served(runs) as url:
+        page = browser.new_page(viewport={"width": 1300, "height": 900})
+        page.goto(url)
+        wait(page, "charts.size > 0 && [...charts.values()].every(it => it.drawn)")
+        expect(page.locator("#runs tbody tr").count() == LIVE_RUNS, "not every run is listed")
+        session = page.context.new_cdp_session(page)
+        session.send("Performance.enable")
+
+        def script_ms():
+            metrics = {it["name"]: it["value"] for it in session.send("Performance.getMetrics")["metrics"]}
+            return 1000 * metrics["ScriptDuration"]
+
+        seconds, before = [], script_ms()
+        for second in range(LIVE_SECONDS):
+            add(501 + second)
+            page.wait_for_timeout(1000)
+            now = script_ms()
+            seconds.append(now - before)
+            before = now
+        expect(page.evaluate("run.last_step") >= 500 + LIVE_SECONDS - 2, "the page does not follow")
+        page.close()
+    return {f"{LIVE_RUNS} live runs: script of the median second, ms": sorted(seconds)[len(seconds) // 2],
+            f"{LIVE_RUNS} live runs: script of the longest second, ms": max(seconds)}
+
+
 def check_trained(page, folder, pictures):
     page.keyboard.press("/")
     page.keyboard.type("trained")
@@ -144,6 +204,7 @@ def check_trained(page, folder, pictures):
     wait(page, "document.querySelector('#ranks div').textContent.includes('no launcher answers')")
     page.locator("#plan summary").click()
     wait(page, "document.querySelector('#plan img')?.naturalWidth > 100")
+    check_log(page, folder)
     page.locator("#texts summary").click()
     page.locator("#text-step").fill("3")
     page.keyboard.press("Enter")
@@ -203,7 +264,9 @@ def main():
         sys.exit(77)
     from playwright.sync_api import sync_playwright
     arguments.pictures.mkdir(parents=True, exist_ok=True)
-    figures = {}
+    page_bytes = sum(file.stat().st_size for file in (ROOT / "src/web/page").iterdir())
+    expect(page_bytes <= PAGE_BYTES, f"the page has {page_bytes} bytes")
+    figures = {"bytes of the page": page_bytes}
     with tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
         runs = pathlib.Path(work) / "runs"
         spikes = write_long_run(runs / "long", arguments.steps)
@@ -216,7 +279,12 @@ def main():
             start = time.monotonic()
             page.goto(url)
             wait(page, "charts.size > 0")
-            figures["server's first reading and chart, ms"] = 1000 * (time.monotonic() - start)
+            figures["first page while the server reads the run, ms"] = 1000 * (time.monotonic() - start)
+            page.goto("about:blank")
+            start = time.monotonic()
+            page.goto(url)
+            wait(page, "charts.size > 0 && [...charts.values()].every(it => it.drawn)")
+            figures["page and first chart from nothing, ms"] = 1000 * (time.monotonic() - start)
             figures |= check_long(page, spikes, arguments.steps, arguments.pictures)
             figures |= check_follow(page, runs / "long", arguments.steps)
             check_trained(page, runs / "trained", arguments.pictures)
@@ -224,6 +292,7 @@ def main():
             base = url.rsplit("/", 2)[0]
             expect(all(it.startswith(base) for it in asked), "the page asks other hosts")
             expect(not errors, f"the page's scripts fail: {errors}")
+        figures |= check_live(browser, work)
         figures |= check_report(browser, runs, spikes, arguments.pictures)
         browser.close()
     for name, value in figures.items():

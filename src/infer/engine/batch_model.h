@@ -30,6 +30,7 @@ struct BatchModelShape {
   int64_t short_positions = 0;
   bool whole_prompt = false;  // prompts are run as `whole`, so they are neither chunked nor shared
   bool has_encoder = false;
+  int64_t encoder_positions = 0;  // that its encoder has learned; 0: any
 };
 
 class BatchModel {

@@ -42,8 +42,8 @@ void check_length(const Request& request, const BatchModelShape& shape, Problems
     problems.add("min_tokens ", request.min_tokens, " is not within 0 to max_tokens (", request.max_tokens, ")");
   const auto size = static_cast<int64_t>(request.prompt_ids.size());
   const auto read = static_cast<int64_t>(request.encoder_ids.size());
-  if (shape.max_positions > 0 && read > shape.max_positions)
-    problems.add("what the encoder reads has ", read, " tokens, but the model has learned ", shape.max_positions,
+  if (shape.encoder_positions > 0 && read > shape.encoder_positions)
+    problems.add("what the encoder reads has ", read, " tokens, but the model has learned ", shape.encoder_positions,
                  " positions");
   if (request.max_tokens < 0) return;
   constexpr int64_t kMost = int64_t{1} << 40;  // so that sums do not overflow

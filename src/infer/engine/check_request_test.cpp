@@ -104,6 +104,7 @@ TEST(CheckRequest, RefusesWhatHasNoMeaning) {
   expect_has(refusal(stops, kShape, /*has_text=*/false), "stop strings need a tokenizer");
   BatchModelShape encoding = kShape;
   encoding.has_encoder = true;
+  encoding.encoder_positions = 100;
   expect_has(refusal(request_of({1}, 1), encoding), "there are no tokens for it to read");
   Request read = request_of({1}, 1);
   read.encoder_ids = counted(101);

@@ -38,7 +38,6 @@ int64_t page_bytes(const models::DecoderShape& shape, at::ScalarType type, int64
 
 DecoderModel::DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config)
     : model_(model), shape_(model.decoder_shape()), config_(config) {
-  ESPALIER_CHECK(shape_.first_layer == 0, "models with an encoder are not run in batches");
   ESPALIER_CHECK(config.num_pages > 0 && config.page_tokens > 0, config.num_pages, " pages of ", config.page_tokens);
   if (shape_.head_size > kernels::max_paged_head_size())
     throw UserError(concat("the model's heads have ", shape_.head_size,
@@ -53,7 +52,11 @@ DecoderModel::DecoderModel(const models::Decoder& model, at::ScalarType type, co
   const auto part = [&] {
     return at::empty({config.num_pages, shape_.num_groups, config.page_tokens, shape_.head_size}, type);
   };
-  for (int64_t layer = 0; layer < shape_.num_layers; ++layer) pages_.layers.push_back({part(), part()});
+  pages_.layers.resize(static_cast<size_t>(shape_.num_layers));
+  for (int64_t layer = shape_.first_layer; layer < shape_.num_layers; ++layer)
+    pages_.layers[static_cast<size_t>(layer)] = {part(), part()};
+  read_pages_.page_tokens = config.page_tokens;
+  read_pages_.layers.resize(pages_.layers.size());
 }
 
 BatchModelShape DecoderModel::shape() const {
@@ -63,7 +66,8 @@ BatchModelShape DecoderModel::shape() const {
           .max_positions = config_.max_positions,
           .short_positions = shape_.short_positions,
           .whole_prompt = shape_.whole_prompt,
-          .has_encoder = false};
+          .has_encoder = shape_.first_layer > 0,
+          .encoder_positions = shape_.first_layer > 0 ? shape_.max_positions : 0};
 }
 
 std::pair<at::Tensor, at::Tensor> DecoderModel::inputs_of(std::span<const TokenRun> runs) {
@@ -72,11 +76,14 @@ std::pair<at::Tensor, at::Tensor> DecoderModel::inputs_of(std::span<const TokenR
   int64_t* const id = ids.mutable_data_ptr<int64_t>();
   int64_t* const position = positions.mutable_data_ptr<int64_t>();
   pages_.tokens.clear();
+  read_pages_.tokens.clear();
   for (const TokenRun& run : runs) {
     const int64_t length = static_cast<int64_t>(run.ids.size()), end = run.first_position + length;
     ESPALIER_CHECK(length > 0 && end <= config_.max_positions && run.num_logits <= length &&
                        end <= static_cast<int64_t>(run.pages.size()) * config_.page_tokens,
                    length, " tokens from position ", run.first_position, " in ", run.pages.size(), " pages");
+    ESPALIER_CHECK((run.encoded >= 0) == (shape_.first_layer > 0), "encoded: ", run.encoded);
+    const Read* const read = run.encoded < 0 ? nullptr : &read_.at(run.encoded);
     ESPALIER_CHECK(!run.whole || run.first_position == 0, "a prompt is seen whole in one run");
     for (int64_t i = 0; i < length; ++i) {
       const size_t row = pages_.tokens.size();
@@ -84,6 +91,7 @@ std::pair<at::Tensor, at::Tensor> DecoderModel::inputs_of(std::span<const TokenR
       position[row] = run.first_position + i;
       pages_.tokens.push_back({run.pages.data(), static_cast<int32_t>(run.first_position + i),
                                static_cast<int32_t>(run.whole ? end - 1 : run.first_position + i), run.is_long});
+      if (read != nullptr) read_pages_.tokens.push_back({read->pages.data(), 0, read->length - 1, false});
     }
   }
   return {ids, positions};
@@ -94,6 +102,7 @@ void DecoderModel::forward(std::span<const TokenRun> runs, float* logits) {
   const auto [ids, positions] = inputs_of(runs);
   nn::ForwardContext context{.attention = model_.attention_context()};
   context.attention.pages = &pages_;
+  if (shape_.first_layer > 0) context.cross_attention.pages = &read_pages_;
   const at::Tensor hidden = model_.hidden_states(ids, positions, context).select(1, 0);  // [tokens, h]
   const at::Tensor rows = wanted_rows(runs);
   if (rows.numel() == 0) return;
@@ -103,11 +112,47 @@ void DecoderModel::forward(std::span<const TokenRun> runs, float* logits) {
                 logits + row * shape_.vocab_size);
 }
 
-int32_t DecoderModel::encode(std::span<const int32_t>) {
-  ESPALIER_CHECK(false, "no encoder");
-  return -1;
+// More pages where there are too few: those that there are keep their numbers.
+std::vector<int32_t> DecoderModel::take_read_pages(size_t count) {
+  if (free_read_pages_.size() < count) {
+    const at::Tensor& old = read_pages_.layers.back().keys;
+    const int64_t before = old.defined() ? old.size(0) : 0;
+    const int64_t after = std::max(2 * before, before + static_cast<int64_t>(count));
+    const auto grow = [&](at::Tensor& part, const at::Tensor& like) {
+      const at::Tensor grown = at::empty({after, like.size(1), like.size(2), like.size(3)}, like.options());
+      if (before > 0) grown.narrow(0, 0, before).copy_(part);
+      part = grown;
+    };
+    for (size_t layer = static_cast<size_t>(shape_.first_layer); layer < pages_.layers.size(); ++layer) {
+      grow(read_pages_.layers[layer].keys, pages_.layers[layer].keys);
+      grow(read_pages_.layers[layer].values, pages_.layers[layer].values);
+    }
+    for (int64_t page = after; page-- > before;) free_read_pages_.push_back(static_cast<int32_t>(page));
+  }
+  const std::vector<int32_t> taken(free_read_pages_.end() - static_cast<std::ptrdiff_t>(count), free_read_pages_.end());
+  free_read_pages_.resize(free_read_pages_.size() - count);
+  return taken;
 }
 
-void DecoderModel::release(int32_t) { ESPALIER_CHECK(false, "no encoder"); }
+int32_t DecoderModel::encode(std::span<const int32_t> ids) {
+  ESPALIER_CHECK(shape_.first_layer > 0 && !ids.empty(), "an encoder that reads ", ids.size(), " tokens");
+  const auto length = static_cast<int64_t>(ids.size());
+  const at::Tensor row = at::empty({1, length}, at::kLong);
+  std::copy(ids.begin(), ids.end(), row.mutable_data_ptr<int64_t>());
+  const std::vector<at::Tensor> made = model_.cross_keys_and_values(model_.encode(row, {length}));
+  Read read{.pages = take_read_pages(static_cast<size_t>((length + config_.page_tokens - 1) / config_.page_tokens)),
+            .length = static_cast<int32_t>(length)};
+  for (size_t layer = 0; layer < made.size(); ++layer)
+    kernels::fill_pages(made[layer], read.pages, read_pages_.layers[static_cast<size_t>(shape_.first_layer) + layer]);
+  read_.emplace(next_read_, std::move(read));
+  return next_read_++;
+}
+
+void DecoderModel::release(int32_t encoded) {
+  const auto found = read_.find(encoded);
+  ESPALIER_CHECK(found != read_.end(), "nothing was encoded as ", encoded);
+  free_read_pages_.insert(free_read_pages_.end(), found->second.pages.begin(), found->second.pages.end());
+  read_.erase(found);
+}
 
 }  // namespace espalier::infer

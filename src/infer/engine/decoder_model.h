@@ -1,8 +1,12 @@
-// A model of a checkpoint as the engine runs it: on the CPU, one process, without an encoder.
+// A model of a checkpoint as the engine runs it: on the CPU, one process. Of one with an encoder the sequences are the
+// decoder's; what the encoder makes of a request it makes of that request alone, and the keys and values that the
+// decoder's layers read of it are computed once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -31,10 +35,17 @@ class DecoderModel : public BatchModel {
 
   BatchModelShape shape() const override;
   void forward(std::span<const TokenRun> runs, float* logits) override;
-  int32_t encode(std::span<const int32_t> ids) override;  // CHECKs: no encoder
+  int32_t encode(std::span<const int32_t> ids) override;
   void release(int32_t encoded) override;
 
  private:
+  // What an encoder has made of a request's tokens: where its keys and values are.
+  struct Read {
+    std::vector<int32_t> pages;
+    int32_t length = 0;
+  };
+  std::vector<int32_t> take_read_pages(size_t count);
+
   // Sets the tokens of the pages, and gives their ids and positions, [1, tokens] each.
   std::pair<at::Tensor, at::Tensor> inputs_of(std::span<const TokenRun> runs);
 
@@ -42,6 +53,11 @@ class DecoderModel : public BatchModel {
   models::DecoderShape shape_;
   DecoderModelConfig config_;
   tensor::PagedKeyValues pages_;
+  // Of models with an encoder; as many pages as were ever needed at once.
+  tensor::PagedKeyValues read_pages_;
+  std::vector<int32_t> free_read_pages_;
+  std::map<int32_t, Read> read_;  // by what encode() returned
+  int32_t next_read_ = 0;
 };
 
 }  // namespace espalier::infer

@@ -16,13 +16,12 @@ inline int64_t page_offset(const PagedAttention& args, int64_t page, int64_t gro
 
 template <class T>
 void append_to_pages(const PagedAttention& args, int64_t first, int64_t last) {
-  const int64_t parts = args.queries + 2;
   for (int64_t token = first; token < last; ++token) {
     const PagedToken& place = args.tokens[token];
     const int64_t page = place.pages[place.position / args.page_tokens];
     for (int64_t group = 0; group < args.groups; ++group) {
-      const T* const key =
-          static_cast<const T*>(args.qkv) + ((token * args.groups + group) * parts + args.queries) * args.head_size;
+      const T* const key = static_cast<const T*>(args.qkv) +
+                           ((token * args.groups + group) * args.parts + args.queries) * args.head_size;
       const int64_t to = page_offset(args, page, group, place.position % args.page_tokens);
       const auto bytes = static_cast<size_t>(args.head_size) * sizeof(T);
       __builtin_memcpy(static_cast<T*>(args.keys) + to, key, bytes);
@@ -159,6 +158,14 @@ inline void score_capped_page(PagedQuery<V>* queries, const T* keys, int64_t bas
   }
 }
 
+// Adds the head's numbers of each distance to the scores of places first .. last.
+template <class V>
+inline void add_relative_bias(PagedQuery<V>& query, const float* bias, int64_t keys, int64_t base, int64_t first,
+                              int64_t last) {
+  const float* const from = bias + keys - 1 + base - query.token->position;
+  for (int64_t place = first; place <= last; ++place) query.scores[place] += from[place];
+}
+
 template <class V, class T, int kCount>
 void attend_to_pages(const PagedAttention& args, int64_t first_token, int64_t head) {
   PagedQuery<V> queries[kCount];
@@ -166,7 +173,7 @@ void attend_to_pages(const PagedAttention& args, int64_t first_token, int64_t he
   int64_t first_key = args.tokens[first_token].first_key, last_key = -1;
   for (int64_t q = 0; q < kCount; ++q) {
     const PagedToken& token = args.tokens[first_token + q];
-    const int64_t from = ((first_token + q) * args.groups + group) * (args.queries + 2) + member;
+    const int64_t from = ((first_token + q) * args.groups + group) * args.parts + member;
     queries[q].begin(token, static_cast<const T*>(args.qkv) + from * args.head_size, args.head_size, args.scale);
     first_key = token.first_key < first_key ? token.first_key : first_key;
     last_key = token.last_key > last_key ? token.last_key : last_key;
@@ -182,6 +189,10 @@ void attend_to_pages(const PagedAttention& args, int64_t first_token, int64_t he
       score_page<V, T, kCount>(queries, keys, base, first, last, args.head_size, slope);
     else
       score_capped_page<V, T, kCount>(queries, keys, base, first, last, args, slope);
+    if (args.relative_bias != nullptr)
+      for (PagedQuery<V>& query : queries)
+        add_relative_bias(query, args.relative_bias + head * (2 * args.relative_keys - 1), args.relative_keys, base,
+                          first, last);
     for (int q = 0; q < kCount; ++q) queries[q].add_page(static_cast<const T*>(args.values) + offset, base, args);
   }
   for (int64_t q = 0; q < kCount; ++q)

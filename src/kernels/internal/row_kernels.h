@@ -212,16 +212,20 @@ struct PagedToken {
 };
 // Attention of tokens to the pages of their sequences (kernels/paged_attention.h).
 struct PagedAttention {
-  const void* qkv;  // [tokens][group][its query heads, key, value][head_size]
+  const void* qkv;  // [tokens][group][its query heads, then `parts` - queries others: key, value][head_size]
   void* result;     // [tokens][query head][head_size]
   void* keys;       // [page][group][page_tokens][head_size]
   void* values;
   const PagedToken* tokens;
   int64_t groups, queries;  // of a group
+  int64_t parts;            // rows of a group in `qkv`: queries + 2, or only the queries
   int64_t head_size, page_tokens;
   float scale;
   const float* slopes;  // of each query head; nullptr: none
-  float soft_cap = 0;   // of scaled scores; 0: none
+  // Of each query head 2 n - 1 numbers, of which number n - 1 + (key - query) is added to a score; nullptr: none.
+  const float* relative_bias = nullptr;
+  int64_t relative_keys = 0;  // n
+  float soft_cap = 0;         // of scaled scores; 0: none
 };
 
 // Functions over rows first .. last - 1. `sums`: fp32 column sums over those rows, written (not added to).

@@ -175,9 +175,27 @@ Encoded T5Model::encode(const at::Tensor& ids, const std::vector<int64_t>& lengt
   return {encoder_final_layernorm_->forward(x), lengths};
 }
 
+std::vector<at::Tensor> T5Model::cross_keys_and_values(const Encoded& encoded) const {
+  const at::NoGradGuard no_grad;
+  return decoder_.keys_and_values(encoded.hidden);
+}
+
+// The context has the pages of both attentions.
+at::Tensor T5Model::paged_hidden_states(const at::Tensor& ids, const at::Tensor& positions,
+                                        const nn::ForwardContext& caller) const {
+  tensor::PagedKeyValues* const read = caller.cross_attention.pages;
+  ESPALIER_CHECK(read != nullptr, "a T5's decoder without what the encoder has read");
+  nn::ForwardContext context = caller;
+  context.cross_attention = attention_context();
+  context.cross_attention.pages = read;
+  return before_output(decoder_.forward_plain(embed(ids, positions, context, "decoder.embedding"), context,
+                                              beside_decoder(caller.attention.pages->capacity, {})));
+}
+
 at::Tensor T5Model::hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& caller,
                                   const Encoded* encoded) const {
   const at::NoGradGuard no_grad;
+  if (caller.attention.pages != nullptr) return paged_hidden_states(ids, positions, caller);
   ESPALIER_CHECK(encoded != nullptr, "a T5's decoder without what the encoder has read");
   nn::ForwardContext context = caller;
   context.cross_attention = attention_context();

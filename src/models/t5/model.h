@@ -40,6 +40,7 @@ class T5Model : public pipeline::Stage, public Decoder {
   // A whole model to generate with.
   DecoderShape decoder_shape() const override;
   Encoded encode(const at::Tensor& ids, const std::vector<int64_t>& lengths) const override;
+  std::vector<at::Tensor> cross_keys_and_values(const Encoded& encoded) const override;
   at::Tensor hidden_states(const at::Tensor& ids, const at::Tensor& positions, const nn::ForwardContext& context,
                            const Encoded* encoded) const override;
   at::Tensor logits(const at::Tensor& hidden) const override;
@@ -49,6 +50,8 @@ class T5Model : public pipeline::Stage, public Decoder {
   using Context = std::shared_ptr<const nn::ForwardContext>;
 
   std::vector<pipeline::TensorShape> shapes_before(int64_t depth, const tensor::Batch& batch) const;
+  at::Tensor paged_hidden_states(const at::Tensor& ids, const at::Tensor& positions,
+                                 const nn::ForwardContext& caller) const;
   at::Tensor before_output(const at::Tensor& hidden) const;
   Context encoder_context(const pipeline::StageInput& input) const;
   Context decoder_context(const pipeline::StageInput& input) const;

@@ -53,6 +53,24 @@ async function showTexts() {
   place.replaceChildren(element("p", `step ${count(read.step)}: ${read.fate}${shown}; ${proof}`), items);
 }
 
+const logPlaces = new Map();  // by run: how far its log was read
+const mostLog = 400000;       // characters that are shown
+
+// Stays at the end, unless somebody has scrolled up to read.
+async function showLog() {
+  const id = chosen, place = byId("log").lastElementChild;
+  const since = place.textContent && logPlaces.get(id) || {file: 0, bytes: 0};
+  const piece = await get("api/log", {id, ...since});
+  if (id !== chosen || !byId("log").open) return;
+  logPlaces.set(id, {file: piece.file, bytes: piece.bytes});
+  const atEnd = place.scrollTop + place.clientHeight > place.scrollHeight - 8;
+  if (piece.anew) place.textContent = piece.text;
+  else if (piece.text) place.append(piece.text);
+  if (place.textContent.length > mostLog) place.textContent = place.textContent.slice(-mostLog / 2).replace(/^.*\n/, "");
+  if (!place.textContent) place.textContent = "the run keeps no log.txt";
+  if (atEnd) place.scrollTop = place.scrollHeight;
+}
+
 // Another run was chosen: what is open is of that one now.
 function refreshDetails() {
   byId("text-step").value = "";
@@ -62,9 +80,10 @@ function refreshDetails() {
   }
 }
 
-const shows = {ranks: showRanks, plan: showPlan, texts: showTexts};
+const shows = {ranks: showRanks, plan: showPlan, log: showLog, texts: showTexts};
 for (const [id, show] of Object.entries(shows))
   byId(id).addEventListener("toggle", () => { if (byId(id).open && run) guarded(async () => show())(); });
 byId("text-form").addEventListener("submit", event => { event.preventDefault(); guarded(showTexts)(); });
-if (snapshot) byId("ranks").hidden = byId("texts").hidden = true;
-else setInterval(guarded(async () => { if (run && byId("ranks").open && !document.hidden) await showRanks(); }), 2000);
+if (snapshot) byId("ranks").hidden = byId("log").hidden = byId("texts").hidden = true;
+else for (const id of ["ranks", "log"])
+  setInterval(guarded(async () => { if (run && byId(id).open && !document.hidden) await shows[id](); }), 2000);
