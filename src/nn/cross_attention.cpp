@@ -43,17 +43,18 @@ at::Tensor CrossAttention::keys_and_values(const at::Tensor& encoded, tensor::Ke
   return kept;
 }
 
-at::Tensor CrossAttention::attend(const at::Tensor& query, const at::Tensor& encoded,
+at::Tensor CrossAttention::attend(const at::Tensor& x, const at::Tensor& encoded,
                                   const tensor::AttentionContext& context) const {
-  if (context.pages != nullptr) return kernels::paged_cross_attention(query, context, heads_, layer_);
-  return kernels::cross_attention(query, keys_and_values(encoded, context.cache), context, heads_, layer_);
+  if (context.pages != nullptr) return kernels::paged_cross_attention(query_.forward(x), context, heads_, layer_);
+  const at::Tensor key_value = keys_and_values(encoded, context.cache);  // first: plans list what is kept in this order
+  return kernels::cross_attention(query_.forward(x), key_value, context, heads_, layer_);
 }
 
 at::Tensor CrossAttention::forward(const at::Tensor& x, const at::Tensor& encoded, const at::Tensor& residual,
                                    const ForwardContext& context) const {
   tensor::AttentionContext attention = context.cross_attention;
   attention.first_head = first_head_;
-  const at::Tensor mixed = tensor::observed(name_, ".attention", attend(query_.forward(x), encoded, attention));
+  const at::Tensor mixed = tensor::observed(name_, ".attention", attend(x, encoded, attention));
   return tensor::observed(name_, kernels::bias_dropout_add(dense_.forward(mixed), dense_.bias(), residual,
                                                            context.dropout_site(name_), queue_));
 }

@@ -35,7 +35,7 @@ class CrossAttention {
 
  private:
   at::Tensor keys_and_values(const at::Tensor& encoded, tensor::KeyValueCache* cache) const;
-  at::Tensor attend(const at::Tensor& query, const at::Tensor& encoded, const tensor::AttentionContext& context) const;
+  at::Tensor attend(const at::Tensor& x, const at::Tensor& encoded, const tensor::AttentionContext& context) const;
 
   ColumnLinear query_, key_value_;
   RowLinear dense_;

@@ -17,9 +17,10 @@ namespace espalier::plan {
 
 // How matrix products run, which decides what they need besides their operands.
 enum class ProductKind {
-  kDirect,   // operands as they are (fp32; fp16 where the library takes it)
-  kPacked,   // bf16 instructions: weights are packed before each product
-  kWidened,  // short types by fp32 products (CPUs without instructions for them)
+  kDirect,               // operands as they are (fp32; fp16 where the library takes it)
+  kPacked,               // bf16 instructions (AMX): weights are packed before each product
+  kPackedKeepingLogits,  // the same where memory is faster than products (AVX512-BF16): logits of the loss are kept
+  kWidened,              // short types by fp32 products (CPUs without instructions for them)
 };
 ProductKind default_products(Precision precision);
 

@@ -79,14 +79,6 @@ const char* const kLarge =
     " --micro-batch-size 4 --num-threads 2 --make-vocab-size-divisible-by 1 --pad-vocab-size-to 5000"
     " --global-batch-size 8 --train-samples 8 --lr-decay-samples 16 --lr-warmup-samples 4 --eval-iters 0";
 
-plan::ProductKind products_in(plan::Precision precision) {
-  const kernels::CpuIsa isa = kernels::cpu_isa();
-  if (precision == plan::Precision::kFp32) return plan::ProductKind::kDirect;
-  if (precision == plan::Precision::kFp16)
-    return isa >= kernels::CpuIsa::kAmx ? plan::ProductKind::kDirect : plan::ProductKind::kWidened;
-  return isa >= kernels::CpuIsa::kAvx512Bf16 ? plan::ProductKind::kPacked : plan::ProductKind::kWidened;
-}
-
 TEST(BertMemory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
   const TemporaryFolder folder;
   write_sentence_files(folder / "data", 600, 5);
@@ -100,7 +92,7 @@ TEST(BertMemory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
     config::set_vocabulary(parsed.config, 322);
     const plan::RunShape shape = config::run_shape(parsed.config);
     const double planned =
-        plan::plan_memory(shape, plan::make_partition(shape), products_in(shape.precision)).largest().peak();
+        plan::plan_memory(shape, plan::make_partition(shape), products_here(shape.precision)).largest().peak();
     tensor::reset_peak_cpu_memory();
     const double before = static_cast<double>(tensor::cpu_memory().bytes_in_use);
     train_bert(run);

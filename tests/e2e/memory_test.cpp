@@ -34,18 +34,6 @@ config::RunConfig resolved(const Words& words) {
   return config;
 }
 
-plan::ProductKind products_of(const config::RunConfig& config) {
-  const kernels::CpuIsa isa = kernels::cpu_isa();
-  switch (config.training.precision) {
-    case plan::Precision::kFp32: return plan::ProductKind::kDirect;
-    case plan::Precision::kBf16:
-      return isa >= kernels::CpuIsa::kAvx512Bf16 ? plan::ProductKind::kPacked : plan::ProductKind::kWidened;
-    case plan::Precision::kFp16:
-      return isa >= kernels::CpuIsa::kAmx ? plan::ProductKind::kDirect : plan::ProductKind::kWidened;
-  }
-  return plan::ProductKind::kDirect;
-}
-
 class Memory : public testing::Test {
  protected:
   void SetUp() override { write_token_files(folder_ / "data", 600, 5); }
@@ -69,7 +57,8 @@ TEST_F(Memory, OpsKeepWhatThePlanLists) {
     const config::RunConfig config = resolved(words(flags));
     const auto expected = [&] {
       const plan::RunShape run = config::run_shape(config);
-      return plan::part_activations(run, plan::make_partition(run), 0, 0, products_of(config)).saved;
+      return plan::part_activations(run, plan::make_partition(run), 0, 0, products_here(config.training.precision))
+          .saved;
     }();
     std::vector<plan::SavedBytes> kept;
     std::set<const void*> seen;
@@ -105,7 +94,8 @@ TEST_F(Memory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
     const Words run = words(kShape + flags);
     const config::RunConfig config = resolved(run);
     const plan::RunShape shape = config::run_shape(config);
-    const plan::MemoryPlan plan = plan::plan_memory(shape, plan::make_partition(shape), products_of(config));
+    const plan::MemoryPlan plan =
+        plan::plan_memory(shape, plan::make_partition(shape), products_here(config.training.precision));
     const double planned = plan.largest().peak();
     tensor::reset_peak_cpu_memory();
     const double before = static_cast<double>(tensor::cpu_memory().bytes_in_use);

@@ -122,11 +122,6 @@ const char* const kLargeObjective =
     " --micro-batch-size 4 --num-threads 2 --global-batch-size 8 --train-samples 8 --lr-decay-samples 16"
     " --lr-warmup-samples 4 --eval-iters 0 --split 1";
 
-plan::ProductKind objective_products(plan::Precision precision) {
-  if (precision == plan::Precision::kFp32) return plan::ProductKind::kDirect;
-  return kernels::cpu_isa() >= kernels::CpuIsa::kAvx512Bf16 ? plan::ProductKind::kPacked : plan::ProductKind::kWidened;
-}
-
 TEST(ObjectiveMemory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
   tensor::install_cpu_allocator();
   for (const std::string flags :
@@ -137,7 +132,7 @@ TEST(ObjectiveMemory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
     config::set_vocabulary(parsed.config, 5000);
     const plan::RunShape shape = config::run_shape(parsed.config);
     const double planned =
-        plan::plan_memory(shape, plan::make_partition(shape), objective_products(shape.precision)).largest().peak();
+        plan::plan_memory(shape, plan::make_partition(shape), products_here(shape.precision)).largest().peak();
     tensor::reset_peak_cpu_memory();
     const double before = static_cast<double>(tensor::cpu_memory().bytes_in_use);
     train(run);

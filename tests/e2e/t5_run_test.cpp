@@ -76,14 +76,6 @@ TEST(T5Losses, MicroBatchesOfAnySizeGiveTheSameMeansAndGradients) {
   EXPECT_GT(means_apart, 1e-4) << "means of micro-batches weigh short ones more";
 }
 
-plan::ProductKind t5_products(plan::Precision precision) {
-  const kernels::CpuIsa isa = kernels::cpu_isa();
-  if (precision == plan::Precision::kFp32) return plan::ProductKind::kDirect;
-  if (precision == plan::Precision::kFp16)
-    return isa >= kernels::CpuIsa::kAmx ? plan::ProductKind::kDirect : plan::ProductKind::kWidened;
-  return isa >= kernels::CpuIsa::kAvx512Bf16 ? plan::ProductKind::kPacked : plan::ProductKind::kWidened;
-}
-
 plan::RunShape t5_shape(const Words& words) {
   ParsedRun parsed(words, dist::single_process(), families::t5_family());
   config::set_vocabulary(parsed.config, kTinyT5Vocabulary);
@@ -105,7 +97,7 @@ TEST(T5Memory, OpsKeepWhatThePlanLists) {
     const Words words = tiny_t5_run(folder / "data") + split_blanks(kOneStep + flags);
     const plan::RunShape shape = t5_shape(words);
     const std::vector<plan::SavedBytes> expected =
-        plan::part_activations(shape, plan::make_partition(shape), 0, 0, t5_products(shape.precision)).saved;
+        plan::part_activations(shape, plan::make_partition(shape), 0, 0, products_here(shape.precision)).saved;
     std::vector<plan::SavedBytes> kept;
     std::set<const void*> seen;
     {
@@ -152,7 +144,7 @@ TEST(T5Memory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
     const Words run = tiny_t5_run(folder / "data") + split_blanks(concat(kLargeT5, kOneStep, flags));
     const plan::RunShape shape = t5_shape(run);
     const double planned =
-        plan::plan_memory(shape, plan::make_partition(shape), t5_products(shape.precision)).largest().peak();
+        plan::plan_memory(shape, plan::make_partition(shape), products_here(shape.precision)).largest().peak();
     tensor::reset_peak_cpu_memory();
     const double before = static_cast<double>(tensor::cpu_memory().bytes_in_use);
     train_t5(run);

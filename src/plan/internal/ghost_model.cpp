@@ -34,10 +34,15 @@ Ghost GhostModel::run_backward(size_t down_to, Ghost gradient) {
   return gradient;
 }
 
+bool GhostModel::packs() const {
+  return s_.products == ProductKind::kPacked || s_.products == ProductKind::kPackedKeepingLogits;
+}
+
 double GhostModel::product_bytes(double in, double out) const {
   switch (s_.products) {
     case ProductKind::kDirect: return 0;
-    case ProductKind::kPacked: return in * out * 2;
+    case ProductKind::kPacked:
+    case ProductKind::kPackedKeepingLogits: return in * out * 2;
     case ProductKind::kWidened: return (s_.tokens * in + in * out + s_.tokens * out) * kFp32;
   }
   return 0;
@@ -45,7 +50,7 @@ double GhostModel::product_bytes(double in, double out) const {
 
 double GhostModel::weight_grad_bytes(double in, double out) const {
   const double block = std::min(s_.tokens, kGradTokens);
-  if (s_.products == ProductKind::kPacked) return block * in * 2;
+  if (packs()) return block * in * 2;
   return s_.element == kFp32 ? 0 : block * (in + out) * kFp32;
 }
 
@@ -350,6 +355,15 @@ Ghost GhostModel::also_first_token(Ghost x) {
   return x;
 }
 
+// What the forward pass keeps of the logits.
+double GhostModel::kept_logit_bytes() const {
+  if (s_.products == ProductKind::kPacked) return 0;
+  if (!packs()) return std::min(kKeptLogits, s_.tokens * s_.vocabulary * kFp32);
+  const double fitting = std::floor(kKeptLogits / 2 / s_.tokens);  // columns of bf16
+  return 2 * s_.tokens *
+         (fitting >= s_.vocabulary ? s_.vocabulary : std::floor(fitting / kBackwardRows) * kBackwardRows);
+}
+
 double GhostModel::logit_block() const { return std::min(kLogitBlock, s_.tokens * s_.vocabulary * kFp32); }
 
 void GhostModel::language_model_loss(Ghost hidden) {
@@ -358,8 +372,8 @@ void GhostModel::language_model_loss(Ghost hidden) {
   const Ghost losses = make(s_.tokens * kFp32), log_sum_exp = make(s_.tokens * kFp32);
   const Ghost z_losses = make(s_.z_loss ? s_.tokens * kFp32 : 0);
   const double all_logits = s_.tokens * s_.vocabulary * kFp32;
-  const bool panels = s_.products == ProductKind::kPacked;
-  const Ghost kept_logits = make(panels ? 0 : std::min(kKeptLogits, all_logits));
+  const bool panels = packs();
+  const Ghost kept_logits = make(kept_logit_bytes());
   if (panels) {
     need(std::min(kForwardRows, s_.vocabulary) * s_.hidden * 2);
   } else {

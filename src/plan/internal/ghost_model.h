@@ -94,6 +94,8 @@ class GhostModel : public spec::GhostOps {
   Ghost output_backward_panels(const Ghost& x);
   Ghost output_backward_wide(const Ghost& x);
   double logit_block() const;
+  double kept_logit_bytes() const;
+  bool packs() const;
 
   const spec::ModelSpec& model_;
   GhostSizes s_;  // of the depth that is computed
