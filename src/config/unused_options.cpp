@@ -61,7 +61,8 @@ void Search::search_training() {
   add_if(training.train_tokens && tokens < static_cast<double>(*training.train_tokens), {"--train-tokens"},
          concat("the run ends after ", training.num_steps, " steps with ", format_shortest(tokens), " tokens"));
   add_if(training.num_steps > 0 && training.profile_step_start.value_or(0) >= training.num_steps,
-         {"--profile", "--profile-step-start", "--profile-step-end"}, concat("the run has ", training.num_steps, " steps"));
+         {"--profile", "--profile-step-start", "--profile-step-end"},
+         concat("the run has ", training.num_steps, " steps"));
   add_if(!training.adjust_word_embedding_init, {"--word-embedding-init-std"},
          "only --adjust-word-embedding-init reads it");
   add_if(training.init_method_xavier_uniform, {"--init-method-std"},
