@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "base/format.h"
 #include "base/log.h"
@@ -48,6 +49,7 @@ struct Evaluation {
   std::vector<retrieval::Question> questions;
   std::vector<std::vector<retrieval::Hit>> found;  // of each
   std::vector<int64_t> top_k_hits = {};
+  std::optional<double> recall = {};  // of an approximate search, against the exact one
 };
 
 // Problems with a file of questions are reported before anything is embedded.
@@ -64,7 +66,12 @@ void ask(Evaluation& evaluation, const infer::TextEmbedder& embedder, const retr
   std::vector<std::string> texts;
   for (const retrieval::Question& question : evaluation.questions) texts.push_back(question.text);
   const std::vector<float> rows = vectors_of(embedder, texts);
-  evaluation.found = search(index, rows.data(), static_cast<int64_t>(texts.size()), plan);
+  const auto count = static_cast<int64_t>(texts.size());
+  evaluation.found = search(index, rows.data(), count, plan);
+  if (plan.trained == nullptr) return;
+  evaluation.recall = retrieval::measure_recall(index, rows.data(), count, plan);
+  log_info(evaluation.split, ": recall@", plan.count, format_printf(" %.4f", *evaluation.recall),
+           " of the approximate search against the exact one");
 }
 
 // One pass over the passages for all files keeps only the texts that were found.
@@ -106,10 +113,12 @@ void print_evaluation(const Evaluation& evaluation, const IndexEvaluateOptions& 
 Json to_json(const Evaluation& evaluation, const IndexEvaluateOptions& options) {
   Json accuracies = Json::object();
   for (const int64_t k : options.topk_accuracies) accuracies[concat("top", k)] = share(evaluation, k);
-  return {{"set", evaluation.split},
-          {"questions", evaluation.questions.size()},
-          {"hits", evaluation.top_k_hits},
-          {"accuracy", std::move(accuracies)}};
+  Json json = {{"set", evaluation.split},
+               {"questions", evaluation.questions.size()},
+               {"hits", evaluation.top_k_hits},
+               {"accuracy", std::move(accuracies)}};
+  if (evaluation.recall) json["recall"] = *evaluation.recall;
+  return json;
 }
 
 }  // namespace
@@ -149,7 +158,9 @@ int index_evaluate(const std::vector<std::string>& arguments) {
   check_encoder(embedder, options.embed.encoder, index, folder);
   if (!is_new)
     check_evidence(retrieval::list_passages(options.embed.evidence).fingerprint, options.embed.evidence, index, folder);
-  for (Evaluation& evaluation : evaluations) ask(evaluation, embedder, index, options.search);
+  retrieval::SearchPlan plan = options.search;
+  plan.trained = open_trained(index, folder, options.probes);
+  for (Evaluation& evaluation : evaluations) ask(evaluation, embedder, index, plan);
   match_answers(options, evaluations);
   for (const Evaluation& evaluation : evaluations) {
     if (options.json)

@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "families/retro/config.h"
 #include "infer/read_neighbors.h"
+#include "retrieval/trained_index.h"
 
 namespace espalier {
 namespace {
@@ -55,8 +56,9 @@ NeighborSource neighbor_source(const infer::LoadedModel& loaded, const GenerateO
       workdir, retrieval::SearchPlan{.count = shape.num_neighbors,
                                      .threads = static_cast<int>(options.num_threads.value_or(num_usable_cores()))});
   check_database(search->chunks(), loaded, shape, workdir);
-  log_info("with ", format_counted(shape.num_neighbors, "neighbour"), " of each chunk, from '", workdir, "'");
-  return {infer::neighbors_of(search, shape), concat(search->origin().encoder, " of ", search->origin().texts)};
+  log_info("with ", format_counted(shape.num_neighbors, "neighbour"), " of each chunk, from '", workdir, "'",
+           search->trained() != nullptr ? concat(", found by ", search->trained()->name()) : "");
+  return {infer::neighbors_of(search, shape), search->origin()};
 }
 
 void say_without_neighbors(const infer::LoadedModel& loaded) {

@@ -14,6 +14,7 @@ class PassageFinder {
     const retrieval::PassageList list = retrieval::list_passages(options.evidence);
     check_encoder(embedder_, options.encoder, index_, options.index);
     check_evidence(list.fingerprint, options.evidence, index_, options.index);
+    plan_.trained = open_trained(index_, options.index, options.probes);
     passages_ = retrieval::read_passages(options.evidence, list.ids);
     log_info("retrieval: ", format_counted(index_.rows, "vector"), " of ",
              format_counted(static_cast<int64_t>(passages_.size()), "passage"));

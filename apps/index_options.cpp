@@ -1,5 +1,6 @@
 #include "index_options.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/console.h"
@@ -12,6 +13,8 @@ namespace espalier {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr int64_t kRecallPlaces = 10;
 
 void add_encoder_rows(OptionTable& table, EncoderOptions& encoder) {
   encoder.workers = num_usable_cores();
@@ -50,12 +53,13 @@ void add_embed_rows(OptionTable& table, IndexEmbedOptions& options) {
   table.add_without_effect("--block-data-path", OptionTable::Takes::kOne, "the index holds the numbers of passages");
 }
 
-void add_search_rows(OptionTable& table, retrieval::SearchPlan& plan, std::string& memory) {
+void add_search_rows(OptionTable& table, retrieval::SearchPlan& plan, ProbeOptions& probes, std::string& memory) {
   table.add("--faiss-topk-retrievals", plan.count, "rows to return for each query")
       .alias("--top-k")
       .minimum(1)
       .maximum(1 << 20);
   add_search_memory(table, "--memory", memory);
+  add_probe_rows(table, probes);
   table.add_without_effect("--faiss-use-gpu", OptionTable::Takes::kFlag, "Faiss searches on the CPU here");
 }
 
@@ -85,6 +89,93 @@ void add_retriever_length(OptionTable& table, EncoderOptions& encoder) {
 
 void add_search_memory(OptionTable& table, const char* name, std::string& memory) {
   table.add(name, memory, "memory for the parts of the index and the results held at once").value_name("BYTES");
+}
+
+void add_probe_rows(OptionTable& table, ProbeOptions& probes) {
+  table.add("--nprobe", probes.plan.nprobe, "lists of a trained index that are read for each query; more find more")
+      .default_text("what it was trained with")
+      .alias("--retro-query-nprobe")
+      .alias("--retro-nprobe")
+      .minimum(1)
+      .maximum(1 << 30);
+  table.add("--ef-search", probes.plan.ef_search, "breadth of the search for these lists where they are an HNSW")
+      .default_text("what it was trained with")
+      .alias("--retro-query-ef-search")
+      .alias("--retro-ef-search")
+      .minimum(1)
+      .maximum(1 << 30);
+  table.add("--exact", probes.exact, "compare every row, even where the index has a trained one");
+}
+
+void add_training_rows(OptionTable& table, TrainOptions& options) {
+  table
+      .add("--index-str", options.plan.index_string,
+           "index string of Faiss, such as IVF4096_HNSW4,Flat or OPQ64_128,IVF65536_HNSW32,PQ64, by which later "
+           "searches are approximate")
+      .alias("--retro-index-str")
+      .value_name("STRING");
+  table
+      .add("--index-ntrain", options.plan.training_rows,
+           "rows to train it on, drawn by a fixed seed; they are held in memory")
+      .default_text("256 for each centroid, or all")
+      .alias("--retro-index-ntrain")
+      .minimum(1);
+  table.add("--nprobe", options.plan.nprobe, "lists to read for each query, unless the search says otherwise")
+      .minimum(1)
+      .maximum(1 << 30)
+      .alias("--retro-query-nprobe");
+  table
+      .add("--ef-search", options.plan.ef_search,
+           "breadth of the search for these lists where they are an HNSW, unless the search says otherwise")
+      .minimum(1)
+      .maximum(1 << 30)
+      .alias("--retro-query-ef-search");
+  table
+      .add("--recall-queries", options.recall_queries,
+           "rows of the index for which to measure what the trained one misses; 0: none")
+      .minimum(0)
+      .maximum(1e6);
+}
+
+std::shared_ptr<const retrieval::TrainedIndex> open_trained(const retrieval::IndexFacts& index,
+                                                            const std::string& folder, const ProbeOptions& probes) {
+  const bool given = probes.plan.nprobe || probes.plan.ef_search;
+  if (probes.exact && given)
+    throw UserError("--nprobe and --ef-search are of an approximate search, and --exact is none; give one of them",
+                    ExitCode::kUsage);
+  if (probes.exact) return nullptr;
+  auto trained = retrieval::open_trained_index(index, probes.plan);
+  if (trained == nullptr && given)
+    throw UserError(
+        concat("--nprobe and --ef-search are of a trained index, and '", folder,
+               "' has none: leave them out, or make one with 'espalier index train ", folder, " --index-str STRING'"),
+        ExitCode::kUsage);
+  if (trained != nullptr) log_info("approximate search by ", trained->name(), "; --exact compares every row");
+  return trained;
+}
+
+void train_and_report(const TrainOptions& options, bool json) {
+  const retrieval::TrainingSummary summary = retrieval::train_index(options.plan);
+  log_info(summary.kept ? "there is " : "trained ", options.plan.index_string, ", of ",
+           format_counted(summary.training_rows, "training row"), ": ", format_counted(summary.code_bytes, "byte"),
+           " a row, ", format_bytes(static_cast<double>(summary.file_bytes)), " together");
+  Json result = {{"index_string", options.plan.index_string},
+                 {"training_rows", summary.training_rows},
+                 {"code_bytes", summary.code_bytes},
+                 {"file_bytes", summary.file_bytes}};
+  if (options.recall_queries > 0) {
+    const retrieval::IndexFacts index = retrieval::read_index(options.plan.folder);
+    const int64_t count = std::min(options.recall_queries, index.rows);
+    const auto trained =
+        retrieval::open_trained_index(index, {.nprobe = options.plan.nprobe, .ef_search = options.plan.ef_search});
+    const double recall =
+        retrieval::measure_recall(index, retrieval::some_rows(index, count).data(), count,
+                                  {.count = kRecallPlaces, .threads = options.plan.threads, .trained = trained});
+    log_info("recall@", kRecallPlaces, " of ", trained->name(), format_printf(": %.4f", recall), " over ",
+             format_counted(count, "row"), " of the index, against the exact search");
+    result["recall"] = recall;
+  }
+  if (json) std::puts(result.dump(2).c_str());
 }
 
 void resolve_search(const std::string& name, const std::string& memory, int64_t workers, retrieval::SearchPlan& plan,
@@ -134,7 +225,7 @@ bool read_index_evaluate_options(const std::vector<std::string>& arguments, Inde
            "the figures to print: questions with a hit among the first K, in percent")
       .value_name("K")
       .minimum(1);
-  add_search_rows(table, options.search, memory);
+  add_search_rows(table, options.search, options.probes, memory);
   add_embed_rows(table, options.embed);
   table.add("--json", options.json, "the figures as JSON on standard output");
   table.say_notes(says_notes);
@@ -160,8 +251,9 @@ bool read_index_search_options(const std::vector<std::string>& arguments, IndexS
   std::vector<std::string> words;
   std::string memory = "1GiB";
   OptionTable table("espalier index search",
-                    "Finds the rows with the greatest inner products: exactly, and the same for any number of shards "
-                    "and threads; of equal ones the lowest id comes first.");
+                    "Finds the rows with the greatest inner products: exactly, unless the index has a trained one "
+                    "('espalier index train'), and the same for any number of threads; of equal ones the lowest id "
+                    "comes first.");
   table.positional("DIR", words, "the index", 1, 1);
   table
       .add("--queries", options.queries,
@@ -170,7 +262,7 @@ bool read_index_search_options(const std::vector<std::string>& arguments, IndexS
   table.add("--question", options.question, "questions as text, with --load").value_name("TEXT");
   table.add("--questions", options.questions, "the same, one in each line of a file").value_name("FILE");
   add_encoder_rows(table, options.encoder);
-  add_search_rows(table, options.plan, memory);
+  add_search_rows(table, options.plan, options.probes, memory);
   table.add("--json", options.json, "one line for each query: its id, the ids found, their inner products");
   table.say_notes(says_notes);
   Problems problems;
@@ -188,7 +280,9 @@ bool read_index_search_options(const std::vector<std::string>& arguments, IndexS
 }
 
 void search_and_print(const IndexSearchOptions& options, const retrieval::IndexFacts& index, const Queries& queries) {
-  const auto found = search(index, queries.rows.data(), static_cast<int64_t>(queries.ids.size()), options.plan);
+  retrieval::SearchPlan plan = options.plan;
+  plan.trained = open_trained(index, options.folder, options.probes);
+  const auto found = search(index, queries.rows.data(), static_cast<int64_t>(queries.ids.size()), plan);
   for (size_t at = 0; at < found.size(); ++at) {
     if (options.json) {
       print_json(to_json(queries, at, found[at]));

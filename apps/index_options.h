@@ -10,6 +10,7 @@
 #include "retrieval/answer_match.h"
 #include "retrieval/index_folder.h"
 #include "retrieval/search.h"
+#include "retrieval/trained_index.h"
 
 namespace espalier {
 
@@ -21,6 +22,18 @@ struct EncoderOptions {
   int64_t workers = 1;
 
   const std::string& folder() const { return load.empty() ? ict_load : load; }
+};
+
+// How an index that has a trained one beside its shards is searched.
+struct ProbeOptions {
+  retrieval::ProbePlan plan;
+  bool exact = false;
+};
+
+// How one is trained.
+struct TrainOptions {
+  retrieval::TrainingPlan plan;
+  int64_t recall_queries = 100;
 };
 
 struct IndexEmbedOptions {
@@ -37,6 +50,7 @@ struct IndexEvaluateOptions {
   std::vector<int64_t> topk_accuracies = {1, 5, 20, 100};
   retrieval::AnswerMatch match = retrieval::AnswerMatch::kString;
   retrieval::SearchPlan search{.count = 100};
+  ProbeOptions probes;
   bool json = false;
 };
 
@@ -47,12 +61,22 @@ struct IndexSearchOptions {
   std::vector<std::string> question;
   std::string questions;  // a file of lines
   retrieval::SearchPlan plan{.count = 10};
+  ProbeOptions probes;
   bool json = false;
 };
 
 // Options that name the encoder's length and what may be held of the index, for other commands that search.
 void add_retriever_length(OptionTable& table, EncoderOptions& encoder);
 void add_search_memory(OptionTable& table, const char* name, std::string& memory);
+void add_probe_rows(OptionTable& table, ProbeOptions& probes);
+// --index-str and what belongs to it; where they are given, `plan.index_string` is not empty.
+void add_training_rows(OptionTable& table, TrainOptions& options);
+// The trained index that is to be searched, with a line of the log that says so; null: the search is exact. A UserError
+// where probes are given and there is none.
+std::shared_ptr<const retrieval::TrainedIndex> open_trained(const retrieval::IndexFacts& index,
+                                                            const std::string& folder, const ProbeOptions& probes);
+// Trains, says what came out, and how much of the exact search's first 10 it finds for rows of the index.
+void train_and_report(const TrainOptions& options, bool json);
 // Into `plan`, with threads of the encoder.
 void resolve_search(const std::string& name, const std::string& memory, int64_t workers, retrieval::SearchPlan& plan,
                     Problems& problems);

@@ -12,6 +12,7 @@
 #include "retrieval/chunk_embeddings.h"
 #include "retrieval/embedding_files.h"
 #include "retrieval/neighbors.h"
+#include "retrieval/trained_index.h"
 #include "retro_commands.h"
 
 namespace espalier {
@@ -24,13 +25,15 @@ struct RetroBuild {
   config::RunConfig config;
   std::string tasks = "build", memory = "1GiB";
   std::vector<std::string> of_chunks, of_train, of_valid, of_test;  // embeddings of another program
-  int64_t dimension = 1024, shard_rows = 1 << 18, workers = 1, memory_bytes = 0;
+  int64_t dimension = 1024, shard_rows = 1 << 18, workers = 1, memory_bytes = 0, recall_queries = 100;
+  retrieval::TrainingPlan training;  // without an index string the search is exact
   retrieval::NeighborPlan neighbors;
   bool overwrite = false, json = false;
   bool chunks = false, index = false, query = false;  // of the tasks
 
   fs::path workdir() const { return config.model.as<families::RetroSettings>().workdir; }
   fs::path index_folder() const { return workdir() / "index"; }
+  bool is_exact() const { return retrieval::is_exact(training.index_string); }
 };
 
 // As upstream's program and its examples spell them.
@@ -39,10 +42,10 @@ void add_rows_without_effect(OptionTable& table) {
   const auto add = [&](Takes takes, const char* why, std::initializer_list<const char*> names) {
     for (const char* name : names) table.add_without_effect(name, takes, why);
   };
-  add(Takes::kOne, "the search is exact here, and its index is not trained",
-      {"--retro-index-str", "--retro-index-type", "--retro-index-ty", "--retro-index-ntrain", "--retro-nchunks-sampled",
-       "--retro-index-train-load-fraction", "--retro-index-add-load-fraction", "--retro-index-train-block-size",
-       "--retro-query-ef-search", "--retro-ef-search", "--retro-query-nprobe", "--retro-nprobe"});
+  add(Takes::kOne, "rows are added by all threads at once, with the same result for any number of them",
+      {"--retro-index-type", "--retro-index-ty"});
+  add(Takes::kOne, "all rows are loaded", {"--retro-index-train-load-fraction", "--retro-index-add-load-fraction"});
+  add(Takes::kOne, "the training rows are read at once", {"--retro-index-train-block-size"});
   add(Takes::kFlag, "nothing is left over that could be deleted",
       {"--retro-index-no-delete-training-embeddings", "--no-retro-index-delete-training-embeddings",
        "--retro-index-no-delete-added-codes", "--no-retro-index-delete-added-codes"});
@@ -51,6 +54,36 @@ void add_rows_without_effect(OptionTable& table) {
        "--retro-bert-max-chunk-length"});
   add(Takes::kOne, "documents are not written again in blocks", {"--retro-doc-block-size"});
   add(Takes::kOne, "--retro-num-neighbors says how many are read", {"--retro-nnbrs-pretraining"});
+}
+
+void add_index_string_rows(OptionTable& table, RetroBuild& build) {
+  const auto add = [&](const char* name, auto& value, const std::string& help) -> Option& {
+    return table.add(name, value, help).not_in_recipe();
+  };
+  add("--retro-index-str", build.training.index_string,
+      "index string of Faiss by which neighbours are found, such as IVF4096_HNSW4,Flat: faster, and not all of the "
+      "nearest. Flat: every chunk is compared")
+      .value_name("STRING")
+      .default_text("Flat")
+      .common();
+  add("--retro-index-ntrain", build.training.training_rows,
+      "chunks to train it on, drawn by a fixed seed; they are held in memory")
+      .default_text("256 for each centroid, or all")
+      .minimum(1)
+      .alias("--retro-nchunks-sampled");
+  add("--retro-query-nprobe", build.training.nprobe, "lists of that index that are read for each chunk")
+      .minimum(1)
+      .maximum(1 << 30)
+      .alias("--retro-nprobe");
+  add("--retro-query-ef-search", build.training.ef_search,
+      "breadth of the search for these lists where they are an HNSW")
+      .minimum(1)
+      .maximum(1 << 30)
+      .alias("--retro-ef-search");
+  add("--recall-queries", build.recall_queries,
+      "chunks of each set for which to measure what that index misses; 0: none")
+      .minimum(0)
+      .maximum(1e6);
 }
 
 void add_build_rows(OptionTable& table, RetroBuild& build) {
@@ -78,6 +111,7 @@ void add_build_rows(OptionTable& table, RetroBuild& build) {
                              {"test", &build.of_test}})
     add_files(set, *files, "number of the sample * chunks of a sample + number of the chunk in it");
   add("--shard-rows", build.shard_rows, "rows of a shard of the index").minimum(1).maximum(1 << 30);
+  add_index_string_rows(table, build);
   add("--retro-query-num-neighbors-query", build.neighbors.num_asked,
       "chunks to look for at first; more where too few remain without the sample's own documents")
       .minimum(1)
@@ -120,6 +154,11 @@ void check_build(RetroBuild& build, Problems& problems) {
   if (build.neighbors.num_saved < wanted)
     problems.add("--retro-query-num-neighbors-save ", build.neighbors.num_saved, " is below --retro-num-neighbors ",
                  wanted, ", which the model reads; use ", wanted, " or more");
+  if (!build.is_exact() && build.of_chunks.empty()) {
+    const std::string problem =
+        retrieval::index_string_problem(build.training.index_string, build.dimension, {}, build.training.training_rows);
+    if (!problem.empty()) problems.add("--retro-index-str: ", problem);
+  }
   if (build.of_chunks.empty() && !(build.of_train.empty() && build.of_valid.empty() && build.of_test.empty()))
     problems.add(
         "vectors of samples are searched among those of chunks by the same encoder: give "
@@ -166,6 +205,48 @@ std::unique_ptr<retrieval::EmbeddingSource> vectors_of_chunks(const RetroBuild& 
                                                               const retrieval::NgramEmbedder& embedder) {
   if (!build.of_chunks.empty()) return std::make_unique<GivenEmbeddings>(build.of_chunks, chunks);
   return std::make_unique<retrieval::ChunkEmbeddings>(chunks, embedder, static_cast<int>(build.workers));
+}
+
+// A string that the chunks are too few for, before any is embedded.
+void check_index_string(const RetroBuild& build, const retrieval::EmbeddingSource& vectors) {
+  if (build.is_exact()) return;
+  const std::string problem =
+      retrieval::index_string_problem(build.training.index_string, vectors.dimension(),
+                                      static_cast<int64_t>(vectors.ids().size()), build.training.training_rows);
+  if (!problem.empty()) throw UserError("--retro-index-str: " + problem, ExitCode::kUsage);
+}
+
+// By the index string that is asked for; null: exact. What is there by another is refused.
+std::shared_ptr<const retrieval::TrainedIndex> trained_index_of(const RetroBuild& build,
+                                                                const retrieval::IndexFacts& index, Json& result) {
+  const fs::path folder = build.index_folder();
+  if (build.is_exact()) {
+    const std::optional<std::string> there = retrieval::trained_index_string(folder);
+    if (!there) return nullptr;
+    throw UserError(concat("'", folder.string(), "' has a trained index, ", *there,
+                           ", by which texts are continued too: give --retro-index-str ", *there,
+                           ", or --overwrite to build all of it without"),
+                    ExitCode::kCannotCreate);
+  }
+  retrieval::TrainingPlan plan = build.training;
+  plan.folder = folder;
+  plan.threads = static_cast<int>(build.workers);
+  if (build.index) {
+    const retrieval::TrainingSummary made = retrieval::train_index(plan);
+    result["trained"] = {
+        {"index_string", plan.index_string}, {"training_rows", made.training_rows}, {"code_bytes", made.code_bytes}};
+    log_info(made.kept ? "there is " : "trained ", plan.index_string, ", of ",
+             format_counted(made.training_rows, "training row"), ": ", format_counted(made.code_bytes, "byte"),
+             " a chunk");
+  }
+  auto trained = retrieval::open_trained_index(index, {.nprobe = plan.nprobe, .ef_search = plan.ef_search});
+  if (trained == nullptr || trained->index_string() != plan.index_string)
+    throw UserError(concat("'", folder.string(), "' has ",
+                           trained == nullptr ? "no trained index" : "a trained index " + trained->index_string(),
+                           ", and --retro-index-str is ", plan.index_string,
+                           "; --retro-tasks index-build makes it, with --overwrite instead of another"),
+                    ExitCode::kMissingInput);
+  return trained;
 }
 
 // That which is there has to be of the same chunks and vectors.
@@ -233,6 +314,7 @@ struct Querying {
   const retrieval::ChunkDatabase& chunks;
   const retrieval::NgramEmbedder& embedder;
   retrieval::IndexFacts index;
+  std::shared_ptr<const retrieval::TrainedIndex> trained;
 
   Json find(const data::GptDataset& samples, const std::string& kind, const std::vector<std::string>& files) const {
     retrieval::NeighborPlan plan = build.neighbors;
@@ -240,6 +322,7 @@ struct Querying {
     plan.memory_bytes = build.memory_bytes;
     plan.threads = static_cast<int>(build.workers);
     plan.overwrite = build.overwrite;
+    plan.trained = trained;
     const int64_t of_sample = samples.sequence_length() / chunks.chunk_length();
     if (!build.of_chunks.empty() && files.empty())
       throw UserError(concat("the index was built from --embeddings-of-chunks: give --embeddings-of-", kind,
@@ -253,12 +336,35 @@ struct Querying {
              format_counted(found.blocks, "block"),
              found.blocks_kept > 0 ? concat(", ", found.blocks_kept, " of which existed") : "");
     if (found.missing > 0)
-      log_warning(found.missing, " neighbours are missing: the other documents of the database have too few chunks");
-    return {{"set", samples.name()},
-            {"samples", found.samples},
-            {"blocks", found.blocks},
-            {"blocks_kept", found.blocks_kept},
-            {"missing", found.missing}};
+      log_warning(found.missing, " neighbours are missing: ",
+                  trained != nullptr
+                      ? "the lists that were read, or the other documents, have too few chunks; a larger "
+                        "--retro-query-nprobe reads more"
+                      : "the other documents of the database have too few chunks");
+    Json json = {{"set", samples.name()},
+                 {"samples", found.samples},
+                 {"blocks", found.blocks},
+                 {"blocks_kept", found.blocks_kept},
+                 {"missing", found.missing}};
+    if (trained != nullptr && found.blocks > found.blocks_kept) report_recall(samples, queries, of_sample, json);
+    return json;
+  }
+
+  // How many of the nearest chunks are found, the sample's own documents included.
+  void report_recall(const data::GptDataset& samples, const retrieval::QuerySource& queries, int64_t of_sample,
+                     Json& json) const {
+    const int64_t count = std::min(samples.size(), (build.recall_queries + of_sample - 1) / of_sample);
+    if (count == 0) return;
+    std::vector<float> rows(static_cast<size_t>(count * of_sample * index.dimension));
+    queries.read(0, count, rows.data());
+    const double recall = retrieval::measure_recall(index, rows.data(), count * of_sample,
+                                                    {.count = build.neighbors.num_saved,
+                                                     .memory_bytes = build.memory_bytes,
+                                                     .threads = static_cast<int>(build.workers),
+                                                     .trained = trained});
+    log_info("recall@", build.neighbors.num_saved, " of ", trained->name(), format_printf(": %.4f", recall), " over ",
+             format_counted(count * of_sample, "chunk"), " of ", samples.name(), ", against the exact search");
+    json["recall"] = recall;
   }
 };
 
@@ -284,8 +390,10 @@ Json run_tasks(const RetroBuild& build) {
   if (!build.index && !build.query) return result;
   const retrieval::ChunkDatabase chunks(build.workdir());
   const retrieval::NgramEmbedder embedder(build.dimension);
-  const Querying querying{build, chunks, embedder,
-                          index_of(build, *vectors_of_chunks(build, chunks, embedder), result)};
+  const std::unique_ptr<retrieval::EmbeddingSource> vectors = vectors_of_chunks(build, chunks, embedder);
+  check_index_string(build, *vectors);
+  const retrieval::IndexFacts index = index_of(build, *vectors, result);
+  const Querying querying{build, chunks, embedder, index, trained_index_of(build, index, result)};
   if (!build.query) return result;
   result["neighbors"] = Json::array();
   result["neighbors"].push_back(querying.find(*sets.train, "train", build.of_train));

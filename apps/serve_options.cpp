@@ -24,6 +24,8 @@ void add_passage_options(OptionTable& table, PassageOptions& passages, std::stri
       .value_name("TSV");
   add_retriever_length(table, passages.encoder);
   add_search_memory(table, "--retrieval-memory", memory);
+  table.add("--retrieval-exact", passages.probes.exact,
+            "compare every vector, even where the index has a trained one (espalier index train)");
 }
 
 void check_passages(ServeOptions& options, const std::string& memory, Problems& problems) {

@@ -15,6 +15,7 @@ struct PassageOptions {
   std::string index, evidence;
   EncoderOptions encoder;
   retrieval::SearchPlan search;
+  ProbeOptions probes;
 };
 
 struct ServeOptions {

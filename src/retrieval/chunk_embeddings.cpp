@@ -11,6 +11,10 @@
 namespace espalier::retrieval {
 
 void in_parallel(int64_t count, int threads, const std::function<void(int64_t number)>& work) {
+  if (threads == 1 || count <= 1) {
+    for (int64_t number = 0; number < count; ++number) work(number);
+    return;
+  }
   ThreadPool pool(threads);
   const int64_t at_once = std::max<int64_t>(1, count / (8 * threads));
   std::vector<std::future<void>> parts;

@@ -3,13 +3,17 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "retrieval/chunk_embeddings.h"
+#include "retrieval/trained_index.h"
 
 namespace espalier::retrieval {
 
 ChunkSearch::ChunkSearch(const std::filesystem::path& workdir, const SearchPlan& plan)
     : chunks_(workdir), index_(read_index(workdir / "index")), embedder_(index_.dimension), plan_(plan) {
   const EmbeddingOrigin wanted = ChunkEmbeddings(chunks_, embedder_, 1).origin();
-  if (index_.origin == wanted) return;
+  if (index_.origin == wanted) {
+    plan_.trained = open_trained_index(index_);
+    return;
+  }
   const std::string folder = (workdir / "index").string();
   if (index_.origin.encoder != wanted.encoder)
     throw UserError(
@@ -21,6 +25,11 @@ ChunkSearch::ChunkSearch(const std::filesystem::path& workdir, const SearchPlan&
   throw UserError(concat("'", folder, "' is an index of other chunks than those of '", workdir.string(),
                          "'; 'espalier retro build --overwrite' builds it again"),
                   ExitCode::kBadData);
+}
+
+std::string ChunkSearch::origin() const {
+  return concat(index_.origin.encoder, " of ", index_.origin.texts,
+                trained() != nullptr ? concat(" by ", trained()->name()) : "");
 }
 
 std::vector<std::vector<int64_t>> ChunkSearch::find(std::span<const int64_t> ids) const {

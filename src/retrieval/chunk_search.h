@@ -25,7 +25,9 @@ class ChunkSearch {
   ChunkSearch(const std::filesystem::path& workdir, const SearchPlan& plan);
 
   const ChunkDatabase& chunks() const { return chunks_; }
-  const EmbeddingOrigin& origin() const { return index_.origin; }  // decides what is found
+  // What decides what is found: two that are equal find the same. By the trained index where there is one.
+  std::string origin() const;
+  const TrainedIndex* trained() const { return plan_.trained.get(); }  // null: the search is exact
   // `ids`: whole chunks, one after another. plan.count for each, or fewer where the database has fewer. One call reads
   // the whole index once.
   std::vector<std::vector<int64_t>> find(std::span<const int64_t> ids) const;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
+#include "retrieval/trained_index.h"
 
 namespace espalier::retrieval {
 namespace {
@@ -66,6 +67,7 @@ Json recipe_of(const EmbeddingSource& source, const BuildPlan& plan) {
 
 // Only files with an index's names: the folder may hold other things.
 void remove_index(const fs::path& folder) {
+  remove_trained_index(folder);
   fs::remove(index_file(folder));
   fs::remove(building_file(folder));
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {

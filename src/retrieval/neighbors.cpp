@@ -10,6 +10,7 @@
 #include "base/pending_file.h"
 #include "base/progress.h"
 #include "retrieval/internal/array_file.h"
+#include "retrieval/trained_index.h"
 
 namespace espalier::retrieval {
 namespace {
@@ -19,6 +20,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kNeighborFormat = 1;
 constexpr const char* kNeighbors = "neighbors";
+constexpr const char* kSearchedBy = "search";  // where it was not exact
 // How a set is read is up to the run; only how its samples are numbered is compared.
 constexpr const char* kReading = "by number";
 
@@ -72,12 +74,12 @@ class Finder {
       const fs::path path = block_file(plan_.folder, summary.blocks);
       if (fs::exists(path)) {
         ++summary.blocks_kept;
+        progress.advance(count);
       } else {
-        const std::vector<int64_t> found = search_block(first, count);
+        const std::vector<int64_t> found = search_block(first, count, progress);
         summary.missing += std::count(found.begin(), found.end(), -1);
         internal::write_array(path, kNeighbors, {count, chunks_of_sample_, plan_.num_saved}, found);
       }
-      progress.advance(count);
     }
     progress.finish();
     write_file_atomically(neighbors_file(plan_.folder), describe().dump(2) + "\n");
@@ -87,15 +89,17 @@ class Finder {
 
  private:
   Json describe() const {
-    return {{"format", kNeighborFormat},
-            {"samples", samples_.size()},
-            {"chunks_of_sample", chunks_of_sample_},
-            {"neighbors", plan_.num_saved},
-            {"block_samples", block_samples_},
-            {"chunks", hex64(chunks_.checksum())},
-            {"index", hex64(index_checksum(index_))},
-            {"queries", queries_.name},
-            {"order", data::to_text(samples_.fingerprint(kReading))}};
+    Json json = {{"format", kNeighborFormat},
+                 {"samples", samples_.size()},
+                 {"chunks_of_sample", chunks_of_sample_},
+                 {"neighbors", plan_.num_saved},
+                 {"block_samples", block_samples_},
+                 {"chunks", hex64(chunks_.checksum())},
+                 {"index", hex64(index_checksum(index_))},
+                 {"queries", queries_.name},
+                 {"order", data::to_text(samples_.fingerprint(kReading))}};
+    if (plan_.trained != nullptr) json[kSearchedBy] = plan_.trained->name();
+    return json;
   }
 
   // Prepares the folder to be filled, or filled further. False: it is complete.
@@ -107,8 +111,10 @@ class Finder {
     const Json wanted = describe();
     for (const fs::path& path : {neighbors_file(folder), unfinished_file(folder)}) {
       if (!fs::exists(path)) continue;
-      const Json found = parse_json<Json>(read_file(path), path.string());
-      for (const auto& [key, value] : wanted.items())
+      Json found = parse_json<Json>(read_file(path), path.string()), now = wanted;
+      for (Json* json : {&found, &now})
+        if (!json->contains(kSearchedBy)) (*json)[kSearchedBy] = "exact";
+      for (const auto& [key, value] : now.items())
         if (found.value(key, Json()) != value)
           throw UserError(concat("'", folder.string(), "' holds neighbours of something else: ", key, " is ",
                                  found.value(key, Json()).dump(), " there and ", value.dump(),
@@ -130,7 +136,7 @@ class Finder {
     return documents;
   }
 
-  std::vector<int64_t> search_block(int64_t first, int64_t count) const {
+  std::vector<int64_t> search_block(int64_t first, int64_t count, Progress& progress) const {
     const int64_t dimension = index_.dimension, num_queries = count * chunks_of_sample_;
     std::vector<float> vectors(static_cast<size_t>(num_queries * dimension));
     queries_.read(first, count, vectors.data());
@@ -139,22 +145,35 @@ class Finder {
     std::vector<int64_t> found(static_cast<size_t>(num_queries * plan_.num_saved), -1);
     std::vector<int64_t> open(static_cast<size_t>(num_queries));
     for (size_t query = 0; query < open.size(); ++query) open[query] = static_cast<int64_t>(query);
+    int64_t shown = 0;
+    std::function<void(double)> report = [&](double share) {
+      const auto now = static_cast<int64_t>(share * static_cast<double>(count));
+      progress.advance(now - shown);
+      shown = now;
+    };
     // Asks for more where too few neighbours are from other documents.
-    for (int64_t asked = std::max(plan_.num_asked, plan_.num_saved); !open.empty(); asked *= 4)
-      open = search_some(open, asked, vectors, documents, found);
+    for (int64_t asked = std::max(plan_.num_asked, plan_.num_saved); !open.empty(); asked *= 4) {
+      open = search_some(open, asked, vectors, documents, found, report);
+      progress.set_note(open.empty() ? "" : concat("looking further for ", format_counted(open.size(), "chunk")));
+      report = [](double) {};  // the share of a block is that of its first search, which is nearly all
+    }
     return found;
   }
 
   std::vector<int64_t> search_some(const std::vector<int64_t>& numbers, int64_t asked,
                                    const std::vector<float>& vectors, const std::vector<Documents>& documents,
-                                   std::vector<int64_t>& found) const {
+                                   std::vector<int64_t>& found, const std::function<void(double)>& report) const {
     const int64_t dimension = index_.dimension;
     std::vector<float> queries(numbers.size() * static_cast<size_t>(dimension));
     for (size_t at = 0; at < numbers.size(); ++at)
       std::copy_n(vectors.data() + numbers[at] * dimension, dimension,
                   queries.data() + static_cast<int64_t>(at) * dimension);
     const auto hits = search(index_, queries.data(), static_cast<int64_t>(numbers.size()),
-                             {.count = asked, .memory_bytes = plan_.memory_bytes, .threads = plan_.threads});
+                             {.count = asked,
+                              .memory_bytes = plan_.memory_bytes,
+                              .threads = plan_.threads,
+                              .trained = plan_.trained,
+                              .on_progress = report});
     std::vector<int64_t> open;
     for (size_t at = 0; at < numbers.size(); ++at) {
       const Documents& own = documents[static_cast<size_t>(numbers[at] / chunks_of_sample_)];
@@ -165,7 +184,9 @@ class Finder {
         if (saved == plan_.num_saved) break;
         if (!own.contains({place.file, place.document})) row[saved++] = hit.id;
       }
-      if (saved < plan_.num_saved && asked < index_.rows) open.push_back(numbers[at]);
+      // An approximate search may have no more to give.
+      const bool has_more = asked < index_.rows && static_cast<int64_t>(hits[at].size()) == asked;
+      if (saved < plan_.num_saved && has_more) open.push_back(numbers[at]);
     }
     return open;
   }
@@ -208,7 +229,8 @@ NeighborFile::NeighborFile(const std::filesystem::path& folder) {
                       ExitCode::kBadData);
     chunks_ = json.at("chunks").get<std::string>();
     order_ = json.at("order").get<std::string>();
-    checksum_ = hash64(concat(chunks_, json.at("index").get<std::string>(), json.at("queries").get<std::string>()));
+    checksum_ = hash64(concat(chunks_, json.at("index").get<std::string>(), json.at("queries").get<std::string>(),
+                              json.value(kSearchedBy, std::string())));
   });
   if (num_samples_ < 0 || chunks_of_sample_ < 1 || num_saved_ < 1 || block_samples_ < 1)
     throw UserError(concat("'", path.string(), "': expected numbers above 0; the file is damaged"), ExitCode::kBadData);

@@ -40,6 +40,7 @@ struct NeighborPlan {
   int64_t memory_bytes = 1LL << 30;
   int threads = 1;
   bool overwrite = false;
+  std::shared_ptr<const TrainedIndex> trained = nullptr;  // of the index; null: the search is exact
 };
 
 // Vectors of the chunks of one sample after another: `count` samples from `first` on, [count * chunks, dimension].
@@ -50,7 +51,7 @@ struct QuerySource {
 
 struct NeighborSummary {
   int64_t samples = 0, blocks = 0, blocks_kept = 0;
-  int64_t missing = 0;  // of blocks made by this call: places for which the database has no chunk left
+  int64_t missing = 0;  // of blocks made by this call: places for which no chunk was found
 };
 
 // Samples [0, samples.size()), each of a whole number of chunks. UserErrors: neighbours of something else that are

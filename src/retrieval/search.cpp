@@ -10,22 +10,19 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/progress.h"
+#include "retrieval/internal/inner_product.h"
 #include "retrieval/search_plugin.h"
+#include "retrieval/trained_index.h"
 
 namespace espalier::retrieval {
 namespace {
 
+using internal::better;
+using internal::inner_product;
+
 constexpr int64_t kQueriesAtOnce = 1024;
 constexpr int64_t kSpareCandidates = 16;  // enough where scores are not crowded
 constexpr double kGreatestSafe = 1e37;    // of products of lengths: below it no sum in fp32 overflows
-
-bool better(const Hit& a, const Hit& b) { return a.score != b.score ? a.score > b.score : a.id < b.id; }
-
-double inner_product(const float* a, const float* b, int64_t dimension) {
-  double sum = 0;
-  for (int64_t number = 0; number < dimension; ++number) sum += static_cast<double>(a[number]) * b[number];
-  return sum;
-}
 
 double length_of(const float* row, int64_t dimension) { return std::sqrt(inner_product(row, row, dimension)); }
 
@@ -57,7 +54,8 @@ class Search {
         hits_(static_cast<size_t>(num_queries)) {}
 
   std::vector<std::vector<Hit>> run() {
-    Progress progress("index search", index_.rows, Progress::Unit::kItems, "rows");
+    if (!plan_.on_progress)
+      progress_ = std::make_unique<Progress>("index search", index_.rows, Progress::Unit::kItems, "rows");
     const int64_t row_bytes = index_.dimension * static_cast<int64_t>(sizeof(float));
     const int64_t block_rows = std::max<int64_t>(1, plan_.memory_bytes / 2 / row_bytes);
     for (const Shard& shard : index_.shards) {
@@ -71,7 +69,8 @@ class Search {
         hasher.update(block.rows, static_cast<size_t>(block.count * row_bytes));
         search_block(block);
         release(block.rows, static_cast<size_t>(block.count * row_bytes));
-        progress.advance(block.count);
+        rows_done_ += block.count;
+        report(0, 1);
       }
       if (hasher.digest() != shard.checksum)
         throw UserError(
@@ -79,11 +78,19 @@ class Search {
                    hex64(hasher.digest()), ", index.json says ", hex64(shard.checksum), ". Build the index again."),
             ExitCode::kBadData);
     }
-    progress.finish();
+    if (progress_) progress_->finish();
     return std::move(hits_);
   }
 
  private:
+  // Of a block of so many rows, this share of the queries is through.
+  void report(int64_t block_rows, double share) {
+    const double rows = static_cast<double>(rows_done_) + share * static_cast<double>(block_rows);
+    if (plan_.on_progress) return plan_.on_progress(rows / static_cast<double>(index_.rows));
+    progress_->advance(static_cast<int64_t>(rows) - rows_shown_);
+    rows_shown_ = static_cast<int64_t>(rows);
+  }
+
   void search_block(Block& block) {
     for (int64_t row = 0; row < block.count; ++row)
       block.longest = std::max(block.longest, length_of(block.rows + row * index_.dimension, index_.dimension));
@@ -96,6 +103,8 @@ class Search {
       numbers.resize(static_cast<size_t>(std::min(at_once, num_queries_ - first)));
       std::iota(numbers.begin(), numbers.end(), first);
       search_queries(block, numbers, candidates);
+      const int64_t through = first + static_cast<int64_t>(numbers.size());
+      report(block.count, static_cast<double>(through) / static_cast<double>(num_queries_));
     }
   }
 
@@ -190,12 +199,15 @@ class Search {
   std::vector<std::vector<Hit>> hits_;
   std::vector<float> scores_;
   std::vector<int64_t> rows_;
+  std::unique_ptr<Progress> progress_;  // of this search; none where its caller shows it
+  int64_t rows_done_ = 0, rows_shown_ = 0;
 };
 
 }  // namespace
 
 std::vector<std::vector<Hit>> search(const IndexFacts& index, const float* queries, int64_t num_queries,
                                      const SearchPlan& plan) {
+  if (plan.trained != nullptr) return plan.trained->find(queries, num_queries, plan);
   return Search(index, queries, num_queries, plan).run();
 }
 

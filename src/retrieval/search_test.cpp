@@ -13,22 +13,8 @@
 namespace espalier::retrieval {
 namespace {
 
+using test_vectors::plain_search;
 using test_vectors::Vectors;
-
-// Every inner product in double, sorted: what a search must give.
-std::vector<Hit> plain_search(const Vectors& rows, const float* query, int64_t count) {
-  std::vector<Hit> all;
-  for (size_t row = 0; row < rows.id_list.size(); ++row) {
-    double sum = 0;
-    for (int64_t at = 0; at < rows.width; ++at)
-      sum += static_cast<double>(query[at]) * static_cast<double>(rows.numbers[row * rows.width + at]);
-    all.push_back({rows.id_list[row], sum});
-  }
-  std::sort(all.begin(), all.end(),
-            [](const Hit& a, const Hit& b) { return a.score > b.score || (a.score == b.score && a.id < b.id); });
-  all.resize(std::min(all.size(), static_cast<size_t>(count)));
-  return all;
-}
 
 void expect_plain(const Vectors& rows, const Vectors& queries, const std::vector<std::vector<Hit>>& found,
                   int64_t count, const std::string& where) {

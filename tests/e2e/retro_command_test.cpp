@@ -138,18 +138,63 @@ TEST_F(RetroCommand, BuildsByMegatronsLinesWhatItBuildsByItsOwn) {
       "--retro-bert-tokenizer-type BertWordPieceLowerCase --retro-gpt-tokenizer-type NullTokenizer "
       "--retro-gpt-seq-length 32 --retro-gpt-chunk-length 8 --retro-gpt-global-batch-size 16 "
       "--retro-gpt-eval-interval 1000 --retro-gpt-eval-iters 1 --retro-gpt-split 90,10,0 --retro-gpt-seed 1234 "
-      "--retro-gpt-data-path texts_text_document --retro-index-str IVF4096_HNSW4,Flat --retro-workdir ";
+      "--retro-gpt-data-path texts_text_document --retro-index-str IVF4_HNSW4,Flat --retro-workdir ";
   const Outcome outcome = bash(concat(
       "set -e; ", preprocess(), "espalier retro build ", flags(),
-      "--train-iters 4 --retro-add-retriever --eval-iters 1 --retro-query-num-neighbors-save 7; ", bert,
-      "new --retro-tasks build --retro-index-ntrain 64 --retro-query-ef-search 4 --retro-query-nprobe 64 "
+      "--train-iters 4 --retro-add-retriever --eval-iters 1 --retro-query-num-neighbors-save 7 "
+      "--retro-index-str IVF4_HNSW4,Flat --retro-index-ntrain 64 --retro-query-nprobe 2 --retro-query-ef-search 4; ",
+      bert,
+      "new --retro-tasks build --retro-index-ntrain 64 --retro-query-ef-search 4 --retro-query-nprobe 2 "
       "--retro-query-num-neighbors-query 50 --retro-query-num-neighbors-save 7; ",
       bert, "old --retro-tasks db-build,index-build,pretraining-query-neighbors --retro-nchunks-sampled 64 ",
-      "--retro-index-ty faiss-par-add --retro-ef-search 4 --retro-nprobe 64 --retro-nnbrs-query 50 ",
+      "--retro-index-ty faiss-par-add --retro-ef-search 4 --retro-nprobe 2 --retro-nnbrs-query 50 ",
       "--retro-nnbrs-target 7 --retro-doc-block-size 10 --retro-bert-batch-size 8 --retro-bert-max-chunk-length 256; ",
       "for other in new old; do diff -r work $other; done; echo same"));
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_NE(outcome.output.find("same"), std::string::npos) << outcome.output << outcome.errors;
+}
+
+// A search of all lists is exact, whatever the string; one of few is not, and says so. Killed over and over, with
+// another number of threads each time, it comes to the same files.
+TEST_F(RetroCommand, FindsNeighborsByAnIndexString) {
+  write_repetitions(40);
+  const std::string build =
+      concat("espalier retro build ", flags(), "--train-iters 4 --retro-add-retriever --eval-iters 1 ");
+  const std::string lists = "--retro-index-str IVF6,Flat --retro-query-nprobe ";
+  const Outcome outcome =
+      bash(concat("set -e; ", preprocess(), build, "--retro-workdir exact; ", build, "--retro-workdir all ", lists,
+                  "6; ", "for set in train valid; do cmp exact/neighbors/$set/block-00000.safetensors ",
+                  "all/neighbors/$set/block-00000.safetensors; done; ", build, "--retro-workdir few ", lists,
+                  "1 --json >few.json; set +e; ", "for at in 01 02 04 06 08 10 12 15 20; do timeout -s KILL 0.$at ",
+                  build, "--retro-workdir killed ", lists, "1 --workers $((10#$at % 3 + 1)) 2>/dev/null; done; ", build,
+                  "--retro-workdir killed ", lists, "1 && diff -r few killed && echo same"));
+  EXPECT_NE(outcome.output.find("same"), std::string::npos) << outcome.output << outcome.errors;
+  EXPECT_NE(outcome.errors.find("recall@20 of IVF6,Flat of 288 training rows, nprobe 6: 1.0000 over 100 chunks"),
+            std::string::npos)
+      << outcome.errors;
+  const auto built = nlohmann::json::parse(read_file(folder_ / "work/few.json"));
+  EXPECT_EQ(built["trained"]["index_string"], "IVF6,Flat");
+  const double recall = built["neighbors"][0]["recall"].get<double>();
+  EXPECT_GT(recall, 0.1);
+  EXPECT_LT(recall, 1.0);
+  // Another string, or none, is not what is there.
+  for (const auto& [options, part] :
+       {std::pair<const char*, const char*>{
+            "--retro-index-str IVF7,Flat",
+            "'few/index' has another trained index: index_string is \"IVF6,Flat\" there and \"IVF7,Flat\" now"},
+        {"--retro-index-str IVF7,Flat --retro-tasks query-pretraining-neighbors",
+         "'few/index' has a trained index IVF6,Flat, and --retro-index-str is IVF7,Flat; --retro-tasks index-build"},
+        {"", "'few/index' has a trained index, IVF6,Flat, by which texts are continued too: give --retro-index-str"},
+        {"--retro-index-str IVF6,Flat --retro-query-nprobe 2",
+         "search is \"IVF6,Flat of 288 training rows, nprobe 1\""},
+        {"--retro-index-str IVF6,PQ7", "--retro-index-str: index string 'IVF6,PQ7' does not work for vectors of 1,024"},
+        {"--retro-workdir new --retro-index-str IVF4096_HNSW4,Flat",
+         "--retro-index-str: index string 'IVF4096_HNSW4,Flat' needs 4,096 training rows or more, one for each "
+         "centroid; the index has 288 rows. Use fewer lists, such as IVF7,Flat, or the exact search"}}) {
+    const Outcome refused = bash(concat(build, "--retro-workdir few ", options));
+    EXPECT_NE(refused.exit_code, 0) << options;
+    EXPECT_NE(refused.errors.find(part), std::string::npos) << part << "\n" << refused.errors;
+  }
 }
 
 TEST_F(RetroCommand, SaysWhatIsWrong) {

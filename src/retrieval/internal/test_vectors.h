@@ -1,4 +1,4 @@
-// For the tests of this library: embeddings in memory, which count what is read of them.
+// For the tests of this library: embeddings in memory, which count what is read of them, and a plain search of them.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "retrieval/embedding_source.h"
 #include "retrieval/internal/test_folder.h"
+#include "retrieval/search.h"
 
 namespace espalier::retrieval::test_vectors {
 
@@ -38,6 +39,22 @@ inline Vectors random(int64_t num_rows, int64_t width, uint32_t seed) {
   for (int64_t row = 0; row < num_rows; ++row) vectors.id_list.push_back(2 * row + 3);
   std::shuffle(vectors.id_list.begin(), vectors.id_list.end(), generator);
   return vectors;
+}
+
+// Every inner product in double, sorted: what an exact search must give.
+inline std::vector<Hit> plain_search(const Vectors& rows, const float* query, int64_t count) {
+  std::vector<Hit> all;
+  for (size_t row = 0; row < rows.id_list.size(); ++row) {
+    double sum = 0;
+    for (int64_t at = 0; at < rows.width; ++at)
+      sum += static_cast<double>(query[at]) *
+             static_cast<double>(rows.numbers[row * static_cast<size_t>(rows.width) + static_cast<size_t>(at)]);
+    all.push_back({rows.id_list[row], sum});
+  }
+  std::sort(all.begin(), all.end(),
+            [](const Hit& a, const Hit& b) { return a.score > b.score || (a.score == b.score && a.id < b.id); });
+  all.resize(std::min(all.size(), static_cast<size_t>(count)));
+  return all;
 }
 
 }  // namespace espalier::retrieval::test_vectors
