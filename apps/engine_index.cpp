@@ -69,7 +69,7 @@ void ask(Evaluation& evaluation, const infer::TextEmbedder& embedder, const retr
   const auto count = static_cast<int64_t>(texts.size());
   evaluation.found = search(index, rows.data(), count, plan);
   if (plan.trained == nullptr) return;
-  evaluation.recall = retrieval::measure_recall(index, rows.data(), count, plan);
+  evaluation.recall = retrieval::measure_recall(index, rows.data(), count, plan, &evaluation.found);
   log_info(evaluation.split, ": recall@", plan.count, format_printf(" %.4f", *evaluation.recall),
            " of the approximate search against the exact one");
 }

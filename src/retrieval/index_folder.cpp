@@ -242,4 +242,11 @@ ShardFile::ShardFile(const Shard& shard, int64_t dimension)
                     ExitCode::kBadData);
 }
 
+void check_checksum(const Shard& shard, uint64_t found) {
+  if (found == shard.checksum) return;
+  throw UserError(concat("'", shard.path.string(), "' has changed since it was built: its checksum is ", hex64(found),
+                         ", index.json says ", hex64(shard.checksum), ". Build the index again."),
+                  ExitCode::kBadData);
+}
+
 }  // namespace espalier::retrieval

@@ -70,4 +70,7 @@ class ShardFile {
   const store::TensorEntry* ids_ = nullptr;
 };
 
+// A UserError (kBadData) if the XXH3 of the shard's ids and rows is not what index.json says.
+void check_checksum(const Shard& shard, uint64_t found);
+
 }  // namespace espalier::retrieval

@@ -72,11 +72,7 @@ class Search {
         rows_done_ += block.count;
         report(0, 1);
       }
-      if (hasher.digest() != shard.checksum)
-        throw UserError(
-            concat("'", shard.path.string(), "' has changed since it was built: its checksum is ",
-                   hex64(hasher.digest()), ", index.json says ", hex64(shard.checksum), ". Build the index again."),
-            ExitCode::kBadData);
+      check_checksum(shard, hasher.digest());
     }
     if (progress_) progress_->finish();
     return std::move(hits_);

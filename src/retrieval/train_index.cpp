@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/pending_file.h"
 #include "base/progress.h"
+#include "retrieval/internal/shard_rows.h"
 #include "retrieval/internal/trained_files.h"
 #include "retrieval/search_plugin.h"
 #include "retrieval/trained_index.h"
@@ -20,6 +21,7 @@ namespace espalier::retrieval {
 namespace {
 
 namespace fs = std::filesystem;
+using internal::ShardRows;
 using internal::TrainedJson;
 
 constexpr int64_t kCodesRows = 1 << 18;   // whose codes a file holds
@@ -53,30 +55,6 @@ void sync_file(const fs::path& path) {
                     ExitCode::kCannotCreate);
 }
 
-// Rows of all shards, numbered one after another.
-class ShardRows {
- public:
-  explicit ShardRows(const IndexFacts& index) : dimension_(index.dimension) {
-    for (const Shard& shard : index.shards) {
-      files_.emplace_back(shard, index.dimension);
-      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.rows);
-    }
-  }
-  void read(int64_t first, int64_t count, float* rows) const {
-    for (size_t shard = 0; shard < files_.size() && count > 0; ++shard) {
-      if (first >= ends_[shard]) continue;
-      const int64_t begin = shard == 0 ? 0 : ends_[shard - 1], here = std::min(count, ends_[shard] - first);
-      std::copy_n(files_[shard].rows() + (first - begin) * dimension_, here * dimension_, rows);
-      first += here, count -= here, rows += here * dimension_;
-    }
-  }
-
- private:
-  int64_t dimension_;
-  std::vector<ShardFile> files_;
-  std::vector<int64_t> ends_;
-};
-
 // What is trained on must be what was built.
 void check_shards(const IndexFacts& index) {
   Progress progress("index train: checksums", index.rows, Progress::Unit::kItems, "rows");
@@ -85,11 +63,7 @@ void check_shards(const IndexFacts& index) {
     Hasher hasher;
     hasher.update(file.ids(), static_cast<size_t>(shard.rows) * sizeof(int64_t));
     hasher.update(file.rows(), static_cast<size_t>(shard.rows * index.dimension) * sizeof(float));
-    if (hasher.digest() != shard.checksum)
-      throw UserError(
-          concat("'", shard.path.string(), "' has changed since it was built: its checksum is ", hex64(hasher.digest()),
-                 ", index.json says ", hex64(shard.checksum), ". Build the index again."),
-          ExitCode::kBadData);
+    check_checksum(shard, hasher.digest());
     progress.advance(shard.rows);
   }
   progress.finish();
@@ -110,8 +84,7 @@ struct Shares {
 };
 
 // Each row with the same probability (Knuth's algorithm S), in their order.
-std::vector<float> draw_rows(const IndexFacts& index, int64_t count) {
-  const ShardRows rows(index);
+std::vector<float> draw_rows(const IndexFacts& index, const ShardRows& rows, int64_t count) {
   std::vector<float> drawn(static_cast<size_t>(count * index.dimension));
   std::mt19937_64 generator(kTrainingSeed);
   int64_t taken = 0;
@@ -126,7 +99,11 @@ std::vector<float> draw_rows(const IndexFacts& index, int64_t count) {
 class Training {
  public:
   explicit Training(const TrainingPlan& plan)
-      : plan_(plan), table_(load_search_plugin()), index_(read_index(plan.folder)), made_(nullptr, table_.close) {
+      : plan_(plan),
+        table_(load_search_plugin()),
+        index_(read_index(plan.folder)),
+        rows_(index_),
+        made_(nullptr, table_.close) {
     const std::string problem =
         index_string_problem(plan.index_string, index_.dimension, index_.rows, plan.training_rows);
     if (!problem.empty()) throw UserError(problem, ExitCode::kUsage);
@@ -149,7 +126,8 @@ class Training {
     progress.finish();
     for (int64_t block = 0; block < blocks; ++block) append_codes(block);
     const fs::path& folder = plan_.folder;
-    const uint64_t checksum = write_whole();
+    PendingFile whole(internal::trained_file(folder));
+    const uint64_t checksum = write_to(whole);
     TrainedJson json = describe();
     json["nprobe"] = plan_.nprobe;
     json["ef_search"] = plan_.ef_search;
@@ -219,7 +197,7 @@ class Training {
     char error[512] = "";
     if (!fs::exists(path)) {
       PendingFile pending(path);
-      const std::vector<float> rows = draw_rows(index_, training_rows_);
+      const std::vector<float> rows = draw_rows(index_, rows_, training_rows_);
       if (shape_.num_centroids * kFewRowsOfCentroid > training_rows_)
         log_warning(plan_.index_string, " has ", format_count(shape_.num_centroids), " centroids, and Faiss wants ",
                     format_count(kFewRowsOfCentroid * shape_.num_centroids), " training rows for them; there are ",
@@ -254,13 +232,12 @@ class Training {
     const int64_t first = block * kCodesRows, count = std::min(kCodesRows, index_.rows - first);
     const fs::path path = codes_file(plan_.folder, block);
     if (is_whole(path, count)) return progress.advance(count);
-    const ShardRows rows(index_);
     std::vector<uint8_t> codes(static_cast<size_t>(count * shape_.code_bytes));
     std::vector<float> some;
     for (int64_t done = 0; done < count; done += kRowsAtOnce) {
       const int64_t now = std::min(kRowsAtOnce, count - done);
       some.resize(static_cast<size_t>(now * index_.dimension));
-      rows.read(first + done, now, some.data());
+      rows_.read(first + done, now, some.data());
       char error[512] = "";
       if (!table_.encode(*made_, some.data(), now, plan_.threads, codes.data() + done * shape_.code_bytes, error,
                          sizeof error))
@@ -302,11 +279,7 @@ class Training {
       throw UserError(concat("cannot fill the index: ", error));
   }
 
-  // Returns its checksum.
-  uint64_t write_whole() const {
-    PendingFile pending(internal::trained_file(plan_.folder));
-    return write_to(pending);
-  }
+  // Returns the checksum of what was written.
   uint64_t write_to(PendingFile& pending) const {
     char error[512] = "";
     if (!table_.write(*made_, pending.temporary().c_str(), error, sizeof error))
@@ -320,6 +293,7 @@ class Training {
   const TrainingPlan& plan_;
   const SearchTable& table_;
   const IndexFacts index_;
+  const ShardRows rows_;
   IndexShape shape_;
   int64_t training_rows_ = 0;
   std::unique_ptr<FaissIndex, void (*)(FaissIndex*)> made_;

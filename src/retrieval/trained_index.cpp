@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "retrieval/chunk_embeddings.h"
 #include "retrieval/internal/inner_product.h"
+#include "retrieval/internal/shard_rows.h"
 #include "retrieval/internal/trained_files.h"
 #include "retrieval/search_plugin.h"
 
@@ -65,7 +66,10 @@ std::shared_ptr<const TrainedIndex> open_trained_index(const IndexFacts& index, 
 }
 
 TrainedIndex::TrainedIndex(const IndexFacts& index, const ProbePlan& probes)
-    : rows_(index.rows), dimension_(index.dimension), index_(nullptr, Close{&load_search_plugin()}) {
+    : rows_(index.rows),
+      dimension_(index.dimension),
+      shards_(std::make_unique<internal::ShardRows>(index)),
+      index_(nullptr, Close{&load_search_plugin()}) {
   const fs::path folder = index.shards.front().path.parent_path(), path = internal::trained_json(folder);
   if (!fs::exists(path))
     throw UserError(
@@ -113,12 +117,6 @@ TrainedIndex::TrainedIndex(const IndexFacts& index, const ProbePlan& probes)
   name_ = concat(index_string_, " of ", format_counted(training_rows, "training row"));
   if (shape_.num_lists > 0) name_ += concat(", nprobe ", std::min(nprobe, shape_.num_lists));
   if (index_string_.find("HNSW") != std::string::npos) name_ += concat(", efSearch ", ef_search);
-  int64_t first = 0;
-  for (const Shard& shard : index.shards) {
-    shards_.emplace_back(shard, index.dimension);
-    first_rows_.push_back(first);
-    first += shard.rows;
-  }
 }
 
 TrainedIndex::~TrainedIndex() = default;
@@ -128,11 +126,7 @@ std::vector<Hit> TrainedIndex::rank(const float* query, const int64_t* numbers, 
   for (const int64_t number : std::span(numbers, static_cast<size_t>(count))) {
     if (number < 0) continue;
     ESPALIER_CHECK(number < rows_, number);
-    const auto shard =
-        static_cast<size_t>(std::upper_bound(first_rows_.begin(), first_rows_.end(), number) - first_rows_.begin() - 1);
-    const int64_t row = number - first_rows_[shard];
-    hits.push_back({shards_[shard].ids()[row],
-                    internal::inner_product(query, shards_[shard].rows() + row * dimension_, dimension_)});
+    hits.push_back({shards_->id(number), internal::inner_product(query, shards_->row(number), dimension_)});
   }
   std::sort(hits.begin(), hits.end(), internal::better);
   hits.resize(std::min(hits.size(), static_cast<size_t>(wanted)));
@@ -163,28 +157,27 @@ std::vector<std::vector<Hit>> TrainedIndex::find(const float* queries, int64_t n
 }
 
 std::vector<float> some_rows(const IndexFacts& index, int64_t count) {
+  const internal::ShardRows all(index);
   std::vector<float> rows(static_cast<size_t>(count * index.dimension));
-  int64_t taken = 0, first = 0;
-  for (const Shard& shard : index.shards) {
-    const ShardFile file(shard, index.dimension);
-    for (; taken < count && taken * index.rows / count < first + shard.rows; ++taken)
-      std::copy_n(file.rows() + (taken * index.rows / count - first) * index.dimension, index.dimension,
-                  rows.data() + taken * index.dimension);
-    first += shard.rows;
-  }
+  for (int64_t taken = 0; taken < count; ++taken)
+    std::copy_n(all.row(taken * index.rows / count), index.dimension, rows.data() + taken * index.dimension);
   return rows;
 }
 
-double measure_recall(const IndexFacts& index, const float* queries, int64_t num_queries, const SearchPlan& plan) {
-  SearchPlan exact = plan;
-  exact.trained = nullptr;
-  const auto wanted = search(index, queries, num_queries, exact), found = search(index, queries, num_queries, plan);
+double measure_recall(const IndexFacts& index, const float* queries, int64_t num_queries, const SearchPlan& plan,
+                      const std::vector<std::vector<Hit>>* found) {
+  SearchPlan plan_of_exact = plan;
+  plan_of_exact.trained = nullptr;
+  const auto exact = search(index, queries, num_queries, plan_of_exact);
+  const auto searched = found != nullptr ? std::vector<std::vector<Hit>>() : search(index, queries, num_queries, plan);
+  const std::vector<std::vector<Hit>>& approximate = found != nullptr ? *found : searched;
   int64_t hits = 0, all = 0;
-  for (size_t query = 0; query < wanted.size(); ++query) {
+  for (size_t query = 0; query < exact.size(); ++query) {
     // Of equal rows any will do: what counts is how near a row is.
-    const double worst = wanted[query].back().score;
-    all += static_cast<int64_t>(wanted[query].size());
-    hits += std::count_if(found[query].begin(), found[query].end(), [&](const Hit& hit) { return hit.score >= worst; });
+    const double worst = exact[query].back().score;
+    all += static_cast<int64_t>(exact[query].size());
+    hits += std::count_if(approximate[query].begin(), approximate[query].end(),
+                          [&](const Hit& hit) { return hit.score >= worst; });
   }
   return all == 0 ? 1 : static_cast<double>(hits) / static_cast<double>(all);
 }

@@ -32,6 +32,10 @@
 
 namespace espalier::retrieval {
 
+namespace internal {
+class ShardRows;
+}
+
 inline constexpr int64_t kUsualNprobe = 65536, kUsualEfSearch = 256;  // upstream's
 
 struct TrainingPlan {
@@ -93,11 +97,10 @@ class TrainedIndex {
   std::vector<Hit> rank(const float* query, const int64_t* numbers, int64_t count, int64_t wanted) const;
 
   int64_t rows_ = 0, dimension_ = 0;
+  std::unique_ptr<const internal::ShardRows> shards_;
   std::string index_string_, name_;
   IndexShape shape_;
   std::unique_ptr<FaissIndex, Close> index_;
-  std::vector<ShardFile> shards_;
-  std::vector<int64_t> first_rows_;  // of each shard
 };
 
 // The index string of the one that is there, complete or not.
@@ -109,7 +112,9 @@ std::shared_ptr<const TrainedIndex> open_trained_index(const IndexFacts& index, 
 // So many rows of the index, spread evenly over it.
 std::vector<float> some_rows(const IndexFacts& index, int64_t count);
 
-// For each query the share of its `count` exact hits that the plan's trained index finds too, averaged.
-double measure_recall(const IndexFacts& index, const float* queries, int64_t num_queries, const SearchPlan& plan);
+// For each query the share of its `count` exact hits that the plan's trained index finds too, averaged. `found`: what
+// it has found, where that is known already.
+double measure_recall(const IndexFacts& index, const float* queries, int64_t num_queries, const SearchPlan& plan,
+                      const std::vector<std::vector<Hit>>* found = nullptr);
 
 }  // namespace espalier::retrieval
