@@ -10,7 +10,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
-#include <time.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -19,10 +18,13 @@
 #include <functional>
 #include <string>
 
+#include "clock.h"
 #include "kernels/attention.h"
 #include "kernels/dispatch.h"
 
 namespace {
+
+using espalier::bench::milliseconds_of;
 
 using espalier::tensor::AttentionContext;
 using espalier::tensor::KeyValueCache;
@@ -35,24 +37,11 @@ struct Sizes {
   espalier::kernels::Heads of() const { return {heads, groups == 0 ? heads : groups}; }
 };
 
-// With one thread the thread's CPU time, which other programs do not lengthen; else the wall clock.
-double now_ms() {
-  timespec time;
-  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
-}
-
-double milliseconds(const std::function<void()>& work) {
-  const double start = now_ms();
-  work();
-  return now_ms() - start;
-}
-
 void compare(const std::string& name, const std::function<void()>& ours, const std::function<void()>& atens) {
   double our_best = 1e30, aten_best = 1e30;
   double spent = 0;
   for (int turn = 0; turn < 3 || (spent < 3000 && turn < 50); ++turn) {
-    const double our_time = milliseconds(ours), aten_time = milliseconds(atens);
+    const double our_time = milliseconds_of(ours), aten_time = milliseconds_of(atens);
     our_best = std::min(our_best, our_time);
     aten_best = std::min(aten_best, aten_time);
     spent += our_time + aten_time;
@@ -122,7 +111,7 @@ void compare_documents(const Sizes& z, at::ScalarType type) {
   const at::Tensor positions = at::arange(length, at::kInt).view({1, length});
   documents.first_key = (at::floor_divide(positions, z.document) * z.document).to(at::kInt).contiguous();
   const auto train = [&](const AttentionContext& context) {
-    return milliseconds(
+    return milliseconds_of(
         [&] { torch::autograd::grad({espalier::kernels::attention(qkv, context, z.of(), 0)}, {qkv}, {d_result}); });
   };
   double one = 1e30, eight = 1e30;

@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -14,17 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "clock.h"
 #include "kernels/linear_cross_entropy.h"
 #include "tensor/cpu_allocator.h"
 
 namespace {
 
-// With one thread the thread's CPU time, which other programs do not lengthen; else the wall clock.
-double now() {
-  timespec time;
-  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
+using espalier::bench::now;
 
 double peak_megabytes() {
   rusage usage;

@@ -8,32 +8,20 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <vector>
 
+#include "clock.h"
 #include "kernels/dispatch.h"
 #include "kernels/matmul.h"
 #include "tensor/cpu_allocator.h"
 
 namespace {
 
-// With one thread the thread's CPU time, which other programs do not lengthen; else the wall clock.
-double now() {
-  timespec time;
-  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double seconds_of(const std::function<void()>& work) {
-  const double start = now();
-  work();
-  return now() - start;
-}
+using espalier::bench::seconds_of;
 
 struct Times {
   double best, median;

@@ -11,8 +11,6 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "clock.h"
 #include "kernels/activation.h"
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
@@ -34,20 +33,10 @@
 
 namespace {
 
+using espalier::bench::milliseconds_of;
+
 using namespace espalier;
 using namespace espalier::kernels;
-
-double now() {
-  timespec time;
-  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double milliseconds_of(const std::function<void()>& work) {
-  const double start = now();
-  work();
-  return 1e3 * (now() - start);
-}
 
 struct Bench {
   int repeats;

@@ -8,7 +8,6 @@
 // else the wall clock.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <time.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "clock.h"
 #include "config/run_config.h"
 #include "dist/grid.h"
 #include "families/gpt/config.h"
@@ -33,6 +33,8 @@
 
 namespace {
 
+using espalier::bench::milliseconds_of;
+
 using namespace espalier;
 
 constexpr int kTurns = 5;
@@ -42,21 +44,9 @@ struct Shape {
   at::ScalarType type = at::kFloat;
 };
 
-double now_ms() {
-  timespec time;
-  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
-}
-
-double milliseconds(const std::function<void()>& work) {
-  const double start = now_ms();
-  work();
-  return now_ms() - start;
-}
-
 double best(const std::function<void()>& work) {
   double least = 1e30;
-  for (int turn = 0; turn < kTurns; ++turn) least = std::min(least, milliseconds(work));
+  for (int turn = 0; turn < kTurns; ++turn) least = std::min(least, milliseconds_of(work));
   return least;
 }
 
@@ -64,8 +54,8 @@ double best(const std::function<void()>& work) {
 double extra(const std::function<void()>& with, const std::function<void()>& without) {
   double least_with = 1e30, least_without = 1e30;
   for (int turn = 0; turn < kTurns; ++turn) {
-    least_without = std::min(least_without, milliseconds(without));
-    least_with = std::min(least_with, milliseconds(with));
+    least_without = std::min(least_without, milliseconds_of(without));
+    least_with = std::min(least_with, milliseconds_of(with));
   }
   return least_with - least_without;
 }
@@ -145,7 +135,7 @@ std::string measure(Shape shape, const std::vector<std::string>& words, int num_
     shape.type = job.params().compute_type();
     rows = static_cast<double>(*config.training.global_batch_size);
     for (int step = 0; step <= num_steps; ++step) {  // the first is slower
-      const double time = milliseconds([&] { job.trainer().step(); });
+      const double time = milliseconds_of([&] { job.trainer().step(); });
       if (step > 0) steps.push_back(time);
     }
   }

@@ -2,7 +2,7 @@
 """Every figure of docs/benchmarks.md, against the peers, in one table; scripts/bench builds all and calls this.
 
     scripts/bench [--quick] [--only machine,matmul,training,encode,preprocess,data,convert,serving,parallel,pipeline,
-                  replicas,curate] [--profile] [--output FILE.json] [--markdown FILE.md] [--compare OLD.json]
+                  replicas,options,curate] [--profile] [--output FILE.json] [--markdown FILE.md] [--compare OLD.json]
 
 What the machine can do at most comes first, and figures are shares of it where that makes sense. Runs alternate between the
 peers, and medians count. One process at a time; nothing else should run on the machine.
