@@ -12,38 +12,15 @@ import argparse
 import json
 import pathlib
 import random
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-ESPALIER = str(ROOT / "build/bin/espalier")
-TINY = ROOT / "tests/data/gpt2-tiny"
+from browser import ESPALIER, ROOT, chromium, expect, served, train, wait, watch
+
 NUM_SPIKES, SPIKE = 1000, 50.0
 PAGE_BYTES, REPORT_BYTES = 150_000, 2_000_000
-
-
-def fail(message):
-    sys.exit(f"page_browser: {message}")
-
-
-def expect(condition, message):
-    if not condition:
-        fail(message)
-
-
-def wait(page, condition, seconds=120):
-    """Until the expression is true. Playwright's own wait_for_function wants eval, which the page's policy forbids."""
-    deadline = time.monotonic() + seconds
-    while not page.evaluate(f"Boolean({condition})"):
-        if time.monotonic() > deadline:
-            page.screenshot(path=ROOT / "build/page-failure.png")
-            fail(f"waited {seconds} s in vain for {condition}; see build/page-failure.png")
-        time.sleep(0.02)
 
 
 def write_long_run(folder, steps):
@@ -63,27 +40,8 @@ def write_long_run(folder, steps):
     return sorted(spikes)
 
 
-def train(folder):
-    words = f"""{ESPALIER} train gpt --num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 64
-        --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --lr-decay-style constant
-        --split 100,0,0 --eval-iters 0 --num-threads 1 --train-iters 12 --save-interval 12 --save {folder}
-        --data-path {ROOT}/tests/data/owt-20_text_document --vocab-file {TINY}/vocab.json
-        --merge-file {TINY}/merges.txt --tokenizer-type GPT2BPETokenizer""".split()
-    subprocess.run(words, check=True, capture_output=True)
-
-
-class Served:
-    def __init__(self, folder):
-        self.process = subprocess.Popen([ESPALIER, "runs", "serve", str(folder)], stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True)
-        self.url = self.process.stdout.readline().strip()
-
-    def __enter__(self):
-        return self.url
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGINT)
-        expect(self.process.wait(20) == 0, "the server did not end well")
+def pages_of(folder):
+    return served("runs", "serve", str(folder), end=signal.SIGINT)
 
 
 def check_spikes(page, spikes, where):
@@ -167,7 +125,7 @@ def check_live(browser, work):
         files.append(open(runs / f"run_{number:02}" / "metrics.jsonl", "w"))
     for step in range(1, 501):
         add(step)
-    with Served(runs) as url:
+    with pages_of(runs) as url:
         page = browser.new_page(viewport={"width": 1300, "height": 900})
         page.goto(url)
         wait(page, "charts.size > 0 && [...charts.values()].every(it => it.drawn)")
@@ -237,9 +195,8 @@ def check_report(browser, folder, spikes, pictures):
     file = folder.parent / "report.html"
     subprocess.run([ESPALIER, "runs", "report", str(folder), "--output", str(file)], check=True, capture_output=True)
     expect(file.stat().st_size <= REPORT_BYTES, f"the report has {file.stat().st_size} bytes")
-    page, asked, errors = browser.new_page(), [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: errors.append(str(error)))
+    page = browser.new_page()
+    asked, errors = watch(page)
     page.goto(file.as_uri())
     open_run(page, "long")
     check_spikes(page, spikes, "the report")
@@ -258,24 +215,17 @@ def main():
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--pictures", type=pathlib.Path, default=ROOT / "build/page-pictures")
     arguments = parser.parse_args()
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        print("page_browser: skipped: Debian's package chromium is not installed")
-        sys.exit(77)
-    from playwright.sync_api import sync_playwright
     arguments.pictures.mkdir(parents=True, exist_ok=True)
     page_bytes = sum(file.stat().st_size for file in (ROOT / "src/web/page").iterdir())
     expect(page_bytes <= PAGE_BYTES, f"the page has {page_bytes} bytes")
     figures = {"bytes of the page": page_bytes}
-    with tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as work, chromium() as browser:
         runs = pathlib.Path(work) / "runs"
         spikes = write_long_run(runs / "long", arguments.steps)
-        train(runs / "trained")
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        with Served(runs) as url:
-            page, errors, asked = browser.new_page(viewport={"width": 1300, "height": 900}), [], []
-            page.on("pageerror", lambda error: errors.append(str(error)))
-            page.on("request", lambda request: asked.append(request.url))
+        train(runs / "trained", rate="1e-3", save_interval=12)
+        with pages_of(runs) as url:
+            page = browser.new_page(viewport={"width": 1300, "height": 900})
+            asked, errors = watch(page)
             start = time.monotonic()
             page.goto(url)
             wait(page, "charts.size > 0")
@@ -294,7 +244,6 @@ def main():
             expect(not errors, f"the page's scripts fail: {errors}")
         figures |= check_live(browser, work)
         figures |= check_report(browser, runs, spikes, arguments.pictures)
-        browser.close()
     for name, value in figures.items():
         print(f"{name}: {value:,.0f}")
     print(f"page_browser: all {len(spikes)} spikes of {arguments.steps:,} steps are drawn; pictures in {arguments.pictures}")

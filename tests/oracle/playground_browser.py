@@ -8,59 +8,27 @@ shown is compared with what /v1/completions answers to a plain client; no host b
 DIR (build/page-pictures).
 """
 import argparse
+import contextlib
+import functools
 import json
 import pathlib
-import shutil
 import signal
-import subprocess
-import sys
 import tempfile
-import time
 import urllib.request
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-ESPALIER = str(ROOT / "build/bin/espalier")
-TINY = ROOT / "tests/data/gpt2-tiny"
+import browser
+from browser import ROOT, chromium, expect, served, train, watch
+
 PROMPT = "The president of the"
 
 
-def expect(condition, message):
-    if not condition:
-        sys.exit(f"playground_browser: {message}")
+wait = functools.partial(browser.wait, seconds=60)
 
 
-def wait(page, condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not page.evaluate(f"Boolean({condition})"):
-        if time.monotonic() > deadline:
-            page.screenshot(path=ROOT / "build/page-failure.png")
-            expect(False, f"waited {seconds} s in vain for {condition}; see build/page-failure.png")
-        time.sleep(0.02)
-
-
-def train(folder):
-    """Checkpoints after 4 and after 12 steps."""
-    words = f"""{ESPALIER} train gpt --num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 64
-        --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 4 --lr 5e-3 --lr-decay-style constant
-        --split 100,0,0 --eval-iters 0 --num-threads 1 --train-iters 12 --save-interval 4 --save {folder}
-        --data-path {ROOT}/tests/data/owt-20_text_document --vocab-file {TINY}/vocab.json
-        --merge-file {TINY}/merges.txt --tokenizer-type GPT2BPETokenizer""".split()
-    subprocess.run(words, check=True, capture_output=True)
-
-
-class Served:
-    def __init__(self, *options):
-        self.process = subprocess.Popen([ESPALIER, "serve", "--port", "0", "--num-threads", "1", *options],
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.url = self.process.stdout.readline().strip() + "/"
-
-    def __enter__(self):
-        return self.url
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        expect(self.process.wait(20) == 0, "the server did not end well")
+@contextlib.contextmanager
+def playground(*options):
+    with served("serve", "--port", "0", "--num-threads", "1", *options, end=signal.SIGTERM) as url:
+        yield url + "/"
 
 
 def answer(url, prompt, tokens):
@@ -81,10 +49,9 @@ def level(logprob):
                                                         -0.10536051565782628)))
 
 
-def try_page(browser, url, paths, tokens, picture):
-    page, asked, errors = browser.new_page(viewport={"width": 1300, "height": 900}), [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: errors.append(str(error)))
+def try_page(window, url, paths, tokens, picture):
+    page = window.new_page(viewport={"width": 1300, "height": 900})
+    asked, errors = watch(page)
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto(url)
     wait(page, f"document.querySelectorAll('article').length === {len(paths)}")
@@ -150,21 +117,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pictures", type=pathlib.Path, default=ROOT / "build/page-pictures")
     arguments = parser.parse_args()
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        print("playground_browser: skipped: Debian's package chromium is not installed")
-        sys.exit(77)
-    from playwright.sync_api import sync_playwright
     arguments.pictures.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as work, chromium() as window:
         run = pathlib.Path(work) / "run"
-        train(run)
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        with Served("--load", str(run)) as url:
-            try_page(browser, url, [""], 12, arguments.pictures / "playground.png")
-        with Served("--load", str(run), "--beside", str(run), "--beside-step", "4") as url:
-            try_page(browser, url, ["", "beside/"], 12, arguments.pictures / "playground-two.png")
-        browser.close()
+        train(run, rate="5e-3", save_interval=4)  # checkpoints after 4 and after 12 steps
+        with playground("--load", str(run)) as url:
+            try_page(window, url, [""], 12, arguments.pictures / "playground.png")
+        with playground("--load", str(run), "--beside", str(run), "--beside-step", "4") as url:
+            try_page(window, url, ["", "beside/"], 12, arguments.pictures / "playground-two.png")
     print(f"playground_browser: one model and two, as plain clients are answered; pictures in {arguments.pictures}")
 
 
