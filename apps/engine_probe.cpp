@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "cuda/cuda.h"
-#include "kernels/dispatch.h"
 
 namespace espalier {
 namespace {
@@ -28,8 +28,8 @@ std::string plugin_state() {
 int probe(const std::vector<std::string>&) {
   const int64_t gpus = cuda::num_gpus();
   const nlohmann::ordered_json object = {{"libtorch", TORCH_VERSION},
-                                         {"kernels", kernels::cpu_isa_name(kernels::cpu_isa())},
-                                         {"best_kernels", kernels::cpu_isa_name(kernels::best_cpu_isa())},
+                                         {"kernels", cpu_isa_name(cpu_isa())},
+                                         {"best_kernels", cpu_isa_name(best_cpu_isa())},
                                          {"gpus", gpus},
                                          {"cuda_plugin", gpus > 0 ? plugin_state() : ""}};
   std::printf("%s\n", object.dump().c_str());

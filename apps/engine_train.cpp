@@ -17,7 +17,6 @@
 #include "dist/grid.h"
 #include "dist/rendezvous.h"
 #include "families/registry.h"
-#include "kernels/amx_permission.h"
 #include "launch/control.h"
 #include "launch/cores.h"
 #include "launch/environment.h"
@@ -62,8 +61,7 @@ void say_transport(const config::RunConfig& config, const OptionTable& table, co
 
 void say_instruction_set() {
   log_info("instruction set: ", train::instruction_set(),
-           kernels::lacks_amx_permission() ? " (the processor has AMX, but the system does not let this process use it)"
-                                           : "");
+           lacks_amx_permission() ? " (the processor has AMX, but the system does not let this process use it)" : "");
 }
 
 // Where ranks share a machine each keeps to its part of the cores; before any thread starts.

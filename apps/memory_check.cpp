@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/cpu_isa.h"
 #include "base/format.h"
 #include "config/deepspeed_config.h"
 #include "config/run_options.h"
@@ -71,7 +72,7 @@ Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, c
 Need need_of_machine(const config::RunConfig& config, int64_t ranks_of_machine) {
   const plan::RunShape run = config::run_shape(config);
   const plan::MemoryPlan memory =
-      plan::plan_memory(run, plan::make_partition(run), plan::default_products(run.precision));
+      plan::plan_memory(run, plan::make_partition(run), plan::products_of(cpu_isa(), run.precision));
   Need most;
   for (int64_t begin = 0; begin < config.grid.num_ranks(); begin += ranks_of_machine) {
     const int64_t end = std::min(begin + ranks_of_machine, config.grid.num_ranks());

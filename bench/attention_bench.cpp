@@ -18,9 +18,9 @@
 #include <functional>
 #include <string>
 
+#include "base/cpu_isa.h"
 #include "clock.h"
 #include "kernels/attention.h"
-#include "kernels/dispatch.h"
 
 namespace {
 
@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
   if (sizes.sequence == 0) return 0;
   std::printf("s=%ld b=%ld heads=%ld/%ld head_size=%ld, causal, %d threads, %s\n", sizes.sequence, sizes.batch,
               sizes.heads, sizes.of().groups, sizes.head_size, at::get_num_threads(),
-              espalier::kernels::cpu_isa_name(espalier::kernels::cpu_isa()));
+              espalier::cpu_isa_name(espalier::cpu_isa()));
   std::printf("%-48s %10s %10s %8s\n", "", "ours ms", "ATen ms", "ratio");
   for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
     compare_training(sizes, type);

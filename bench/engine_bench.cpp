@@ -21,10 +21,10 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "dist/grid.h"
 #include "infer/engine/decoder_model.h"
 #include "infer/load_model.h"
-#include "kernels/dispatch.h"
 #include "kernels/int8_weights.h"
 #include "kernels/matmul.h"
 #include "kernels/row_product.h"
@@ -138,8 +138,8 @@ void measure(at::ScalarType type, bool int8, int64_t context, int64_t layers) {
                bytes_of_token = static_cast<double>(infer::page_bytes(gpt.decoder_shape(), type, 1));
   const double bandwidth = read_rate(), rate = rate_of(type, false), row_rate = rate_of(type, true);
   std::printf("%s, %s, %d threads: reads %.1f GB/s; products of training %.0f GFLOP/s, of rows %.0f (%.2f)\n",
-              int8 ? "int8" : c10::toString(type), kernels::cpu_isa_name(kernels::cpu_isa()), at::get_num_threads(),
-              bandwidth / 1e9, rate / 1e9, row_rate / 1e9, row_rate / rate);
+              int8 ? "int8" : c10::toString(type), cpu_isa_name(cpu_isa()), at::get_num_threads(), bandwidth / 1e9,
+              rate / 1e9, row_rate / 1e9, row_rate / rate);
   double alone = 0;
   for (const int64_t count : {1, 16}) {
     Streams streams(model, count, 64);

@@ -14,8 +14,8 @@
 #include <functional>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "clock.h"
-#include "kernels/dispatch.h"
 #include "kernels/matmul.h"
 #include "tensor/cpu_allocator.h"
 
@@ -72,7 +72,7 @@ void measure(int64_t tokens, int64_t inputs, int64_t outputs, int repeats) {
 int main(int argc, char** argv) {
   espalier::tensor::install_cpu_allocator();
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 7;
-  std::printf("%d threads, %s; GFLOP/s\n", at::get_num_threads(), cpu_isa_name(espalier::kernels::cpu_isa()));
+  std::printf("%d threads, %s; GFLOP/s\n", at::get_num_threads(), cpu_isa_name(espalier::cpu_isa()));
   if (argc > 2) {
     const int64_t n = std::atoll(argv[2]);
     measure(n, n, n, repeats);

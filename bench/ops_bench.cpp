@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "clock.h"
 #include "kernels/activation.h"
-#include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/internal/row_dispatch.h"

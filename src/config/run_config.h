@@ -91,8 +91,8 @@ struct TrainingConfig {
   std::vector<std::string> skip_train_iteration_range;            // "FIRST-LAST"
   std::vector<int64_t> train_range_to_skip, train_iters_to_skip;  // pairs; steps counted from 0
   std::optional<int64_t> num_threads;                             // set after resolve(): usable cores unless given
+  std::vector<std::string> profile;                               // words of other systems, without effect
   // The trace covers the steps after the first number, up to and including the second.
-  std::vector<std::string> profile;  // words of other systems, without effect
   std::optional<int64_t> profile_step_start, profile_step_end;
 
   // resolved

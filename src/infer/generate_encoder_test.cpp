@@ -6,42 +6,17 @@
 
 #include <numeric>
 
+#include "infer/small_t5_test.h"
 #include "models/t5/batch.h"
-#include "models/t5/model.h"
 
 namespace espalier::infer {
 namespace generate_encoder_test {
 
-constexpr int64_t kVocabulary = 61, kPad = 0, kNewTokens = 9;
-
-families::T5Config small_t5() {
-  families::T5Config config;
-  config.num_layers = 3;
-  config.decoder_num_layers = 2;
-  config.hidden_size = 20;
-  config.ffn_hidden_size = 33;
-  config.num_attention_heads = 3;
-  config.kv_channels = 7;
-  config.max_position_embeddings = 33;
-  config.vocab_size = kVocabulary;
-  config.padded_vocab_size = kVocabulary;
-  config.init_method_std = 0.4;  // so that the most likely tokens differ
-  config.hidden_dropout = config.attention_dropout = 0;
-  return config;
-}
-
-struct SmallT5 {
-  families::T5Config config = small_t5();
-  tensor::ParamSet params{families::t5_params(config), {}, at::kFloat, /*with_grad=*/false};
-  models::T5Model model{nn::LayerBuilder{params, dist::single_process()}, config, {0, config.last_depth() + 1}, {}};
-  SmallT5() {
-    params.initialize(7, [](tensor::Param&, const at::Tensor&) {});
-  }
-};
+constexpr int64_t kPad = 0, kNewTokens = 9, kLongest = 33;
 
 // Of a prompt and what followed it; padded as training's samples are.
 models::SampleRow as_sample(const std::vector<int32_t>& prompt, const std::vector<int32_t>& answer, int32_t begin) {
-  std::vector<int64_t> encoder(33, kPad), decoder(kNewTokens, kPad), labels(kNewTokens, -1), mask(kNewTokens, 0);
+  std::vector<int64_t> encoder(kLongest, kPad), decoder(kNewTokens, kPad), labels(kNewTokens, -1), mask(kNewTokens, 0);
   std::copy(prompt.begin(), prompt.end(), encoder.begin());
   for (size_t at = 0; at < answer.size(); ++at) {
     decoder[at] = at == 0 ? begin : answer[at - 1];
@@ -52,7 +27,7 @@ models::SampleRow as_sample(const std::vector<int32_t>& prompt, const std::vecto
 }
 
 TEST(GenerateWithAnEncoder, LogProbabilitiesAreThoseOfOnePass) {
-  SmallT5 t5;
+  SmallT5 t5(families::T5Positions::kLearned, kLongest);
   const std::vector<std::vector<int32_t>> prompts = {{5}, std::vector<int32_t>(33), {7, 11, 13, 17, 19, 23, 29}};
   auto all = prompts;
   std::iota(all[1].begin(), all[1].end(), 20);
@@ -85,7 +60,7 @@ TEST(GenerateWithAnEncoder, LogProbabilitiesAreThoseOfOnePass) {
 }
 
 TEST(GenerateWithAnEncoder, RefusesWhatItHasNoPositionsFor) {
-  SmallT5 t5;
+  SmallT5 t5(families::T5Positions::kLearned, kLongest);
   GenerateConfig config{.tokens_to_generate = 33, .sampling = {}, .stop_ids = {}, .begin_id = 3};
   EXPECT_THROW(generate(t5.model, at::kFloat, {{5}}, config), UserError);
   config.tokens_to_generate = 2;

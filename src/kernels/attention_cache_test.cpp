@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "kernels/attention.h"
 #include "kernels/attention_reference_test.h"
-#include "kernels/dispatch.h"
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "kernels/attention.h"
-#include "kernels/dispatch.h"
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "kernels/attention_reference_test.h"
-#include "kernels/dispatch.h"
 #include "kernels/internal/attention_tiles.h"
 #include "kernels/reference_test.h"
 

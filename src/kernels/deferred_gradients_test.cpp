@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "kernels/activation.h"
-#include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {

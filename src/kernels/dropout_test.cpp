@@ -11,8 +11,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
-#include "kernels/dispatch.h"
 #include "kernels/reference_test.h"
 #include "tensor/rng.h"
 #include "tensor/saved.h"

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
-#include "kernels/dispatch.h"
 #include "kernels/internal/int8_product.h"
 
 namespace espalier::kernels {

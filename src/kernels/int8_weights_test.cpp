@@ -6,7 +6,7 @@
 
 #include <tuple>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {

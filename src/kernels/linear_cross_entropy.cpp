@@ -6,12 +6,12 @@
 
 #include <cmath>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "base/work_profile.h"
 #include "kernels/captured.h"
 #include "kernels/cross_entropy_blocks.h"
 #include "kernels/device_ops.h"
-#include "kernels/dispatch.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/matmul_blocked.h"
 #include "tensor/saved.h"

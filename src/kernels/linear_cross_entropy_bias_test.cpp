@@ -5,7 +5,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/reference_test.h"
 

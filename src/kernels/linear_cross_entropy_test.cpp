@@ -8,8 +8,8 @@
 #include <optional>
 #include <tuple>
 
+#include "base/cpu_isa.h"
 #include "kernels/cross_entropy_blocks.h"
-#include "kernels/dispatch.h"
 #include "kernels/matmul_blocked.h"
 #include "kernels/reference_test.h"
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "base/work_profile.h"
 #include "kernels/device_ops.h"
-#include "kernels/dispatch.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/matmul_blocked.h"
 
@@ -37,9 +37,9 @@ void check_operand(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const WorkSpan span(Work::kProduct, "forward", {x.size(0), weight.size(0), x.size(1)});
   check_operand(x);
   check_operand(weight);
+  const WorkSpan span(Work::kProduct, "forward", {x.size(0), weight.size(0), x.size(1)});
   if (const DeviceOps* device = device_ops(x)) return device->matmul_forward(x, weight, bias);
   if (const Bf16Kernels* kernels = blocked_kernels_for(x)) return blocked_forward(*kernels, x, weight, bias);
   if (multiply_wide(x)) {
@@ -50,9 +50,9 @@ at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const a
 }
 
 at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) {
-  const WorkSpan span(Work::kProduct, "input gradient", {dy.size(0), weight.size(1), dy.size(1)});
   check_operand(dy);
   check_operand(weight);
+  const WorkSpan span(Work::kProduct, "input gradient", {dy.size(0), weight.size(1), dy.size(1)});
   if (const DeviceOps* device = device_ops(dy)) return device->matmul_input_grad(dy, weight);
   if (const Bf16Kernels* kernels = blocked_kernels_for(dy)) return blocked_input_grad(*kernels, dy, weight);
   if (multiply_wide(dy)) return at::mm(dy.to(at::kFloat), weight.to(at::kFloat)).to(dy.scalar_type());
@@ -60,10 +60,10 @@ at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) {
 }
 
 void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) {
-  const WorkSpan span(Work::kProduct, "weight gradient", {dy.size(1), x.size(1), dy.size(0)});
   check_operand(dy);
   check_operand(x);
   ESPALIER_CHECK(grad.defined() && grad.scalar_type() == at::kFloat && grad.is_contiguous());
+  const WorkSpan span(Work::kProduct, "weight gradient", {dy.size(1), x.size(1), dy.size(0)});
   if (const DeviceOps* device = device_ops(x)) return device->matmul_weight_grad(dy, x, grad);
   if (const Bf16Kernels* kernels = blocked_kernels_for(x)) return blocked_weight_grad(*kernels, dy, x, grad);
   for (int64_t first = 0; first < dy.size(0); first += kWideTokens) {
@@ -73,8 +73,8 @@ void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Ten
 }
 
 void add_column_sums(const at::Tensor& dy, const at::Tensor& grad) {
-  const WorkSpan span(Work::kActivation, "bias gradient");
   check_operand(dy);
+  const WorkSpan span(Work::kActivation, "bias gradient");
   grad.add_(column_sums(dy));
 }
 

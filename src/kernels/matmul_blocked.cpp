@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 
 namespace espalier::kernels {
 namespace {

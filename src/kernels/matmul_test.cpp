@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 #include "kernels/matmul_blocked.h"
 #include "kernels/reference_test.h"
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "base/work_profile.h"
 #include "kernels/device_ops.h"
-#include "kernels/dispatch.h"
 #include "kernels/matmul_blocked.h"
 
 namespace espalier::kernels {

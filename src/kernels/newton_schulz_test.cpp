@@ -7,8 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
-#include "kernels/dispatch.h"
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <random>
 
+#include "base/cpu_isa.h"
 #include "kernels/attention.h"
-#include "kernels/dispatch.h"
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 #include "tensor/param.h"
 
 namespace espalier::kernels::reference {

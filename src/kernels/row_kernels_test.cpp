@@ -8,8 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "kernels/activation.h"
-#include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/internal/row_dispatch.h"

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
-#include "kernels/dispatch.h"
 #include "kernels/int8_weights.h"
 #include "kernels/internal/row_dispatch.h"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <tuple>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 #include "kernels/reference_test.h"
 
 namespace espalier::kernels {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 #include "kernels/internal/row_kernels.h"
 
 namespace espalier::kernels {

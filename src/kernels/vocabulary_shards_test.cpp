@@ -13,8 +13,8 @@
 #include <tuple>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
-#include "kernels/dispatch.h"
 #include "kernels/embedding.h"
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/reference_test.h"

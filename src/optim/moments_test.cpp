@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 #include "optim/optimizer.h"
 #include "spec/state_storage.h"
 #include "spec/stored_state_reference_test.h"
@@ -98,11 +98,11 @@ class Moments : public testing::TestWithParam<Types> {};
 TEST_P(Moments, EqualAPlainLoopForTwentySteps) {
   const std::vector<spec::ParamSpec> specs = {spec_of("matrix", {33, 96}), spec_of("odd", {5, 33}),
                                               spec_of("bias", {71})};
-  std::vector<kernels::CpuIsa> levels = {kernels::CpuIsa::kGeneric};
-  for (const auto isa : {kernels::CpuIsa::kAvx2, kernels::CpuIsa::kAvx512})
-    if (isa <= kernels::best_cpu_isa()) levels.push_back(isa);
-  for (const kernels::CpuIsa isa : levels) {
-    const kernels::ForceCpuIsa force(isa);
+  std::vector<CpuIsa> levels = {CpuIsa::kGeneric};
+  for (const auto isa : {CpuIsa::kAvx2, CpuIsa::kAvx512})
+    if (isa <= best_cpu_isa()) levels.push_back(isa);
+  for (const CpuIsa isa : levels) {
+    const ForceCpuIsa force(isa);
     at::manual_seed(1);
     tensor::ParamSet params(specs, {}, at::kFloat, true);
     Optimizer optimizer(params, config_of(GetParam()));
@@ -122,7 +122,7 @@ TEST_P(Moments, EqualAPlainLoopForTwentySteps) {
       for (size_t at = 0; at < loops.size(); ++at) {
         const at::Tensor off = params.params()[at].value.to(at::kDouble) - loops[at].weight;
         ASSERT_LE((off.norm() / loops[at].weight.norm()).item<double>(), 1e-6)
-            << "step " << step << " " << specs[at].name << " " << kernels::cpu_isa_name(isa);
+            << "step " << step << " " << specs[at].name << " " << cpu_isa_name(isa);
       }
     }
     optimizer.visit_state([&](const StatePiece& piece) {

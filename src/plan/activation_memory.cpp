@@ -32,9 +32,19 @@ internal::GhostSizes sizes_of(const RunShape& run, ProductKind products) {
 
 }  // namespace
 
-ProductKind default_products(Precision precision) {
-  return precision == Precision::kBf16 ? ProductKind::kPacked : ProductKind::kDirect;
+ProductKind products_of(CpuIsa isa, Precision precision) {
+  switch (precision) {
+    case Precision::kFp32: return ProductKind::kDirect;
+    case Precision::kFp16: return isa >= CpuIsa::kAmx ? ProductKind::kDirect : ProductKind::kWidened;
+    case Precision::kBf16:
+      return isa >= CpuIsa::kAmx          ? ProductKind::kPacked
+             : isa == CpuIsa::kAvx512Bf16 ? ProductKind::kPackedKeepingLogits
+                                          : ProductKind::kWidened;
+  }
+  return ProductKind::kDirect;
 }
+
+ProductKind default_products(Precision precision) { return products_of(CpuIsa::kAmx, precision); }
 
 PartActivations part_activations(const RunShape& run, const Partition& partition, int64_t stage, int64_t chunk,
                                  ProductKind products, double layer_weights) {

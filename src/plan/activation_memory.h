@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "plan/partition.h"
 #include "plan/run_shape.h"
 
@@ -22,6 +23,9 @@ enum class ProductKind {
   kPackedKeepingLogits,  // the same where memory is faster than products (AVX512-BF16): logits of the loss are kept
   kWidened,              // short types by fp32 products (CPUs without instructions for them)
 };
+// On a CPU that computes with `isa`.
+ProductKind products_of(CpuIsa isa, Precision precision);
+// Where the machine is not known: one with bf16 instructions.
 ProductKind default_products(Precision precision);
 
 // One tensor that an op keeps. `again`: another op has it already, or it is one of them.

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/cpu_isa.h"
 #include "base/format.h"
-#include "kernels/dispatch.h"
 #include "plan/layout.h"
 #include "spec/shard.h"
 #include "spec/state_storage.h"
@@ -201,7 +201,7 @@ void publish_restored(const JobState& job) {
 }  // namespace
 
 std::string instruction_set() {
-  std::string text = concat(kernels::cpu_isa_name(kernels::cpu_isa()), "; libtorch ", at::get_cpu_capability());
+  std::string text = concat(cpu_isa_name(cpu_isa()), "; libtorch ", at::get_cpu_capability());
   for (const char* name : {"ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"})
     if (const char* value = std::getenv(name)) text += concat("; ", name, "=", value);
   return text;

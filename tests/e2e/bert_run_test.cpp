@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "base/cpu_isa.h"
 #include "base/format.h"
 #include "families/bert/config.h"
-#include "kernels/dispatch.h"
 #include "plan/memory.h"
 #include "tensor/cpu_allocator.h"
 #include "tests/e2e/run_fixture.h"

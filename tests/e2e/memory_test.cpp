@@ -5,9 +5,9 @@
 
 #include <set>
 
+#include "base/cpu_isa.h"
 #include "base/format.h"
 #include "families/gpt/config.h"
-#include "kernels/dispatch.h"
 #include "plan/memory.h"
 #include "tensor/cpu_allocator.h"
 #include "tensor/saved.h"

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "base/cpu_isa.h"
 #include "base/format.h"
-#include "kernels/dispatch.h"
 #include "plan/memory.h"
 #include "tensor/cpu_allocator.h"
 #include "tests/e2e/run_fixture.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <set>
 
+#include "base/cpu_isa.h"
 #include "base/format.h"
 #include "families/t5/config.h"
-#include "kernels/dispatch.h"
 #include "plan/memory.h"
 #include "tensor/cpu_allocator.h"
 #include "tensor/saved.h"

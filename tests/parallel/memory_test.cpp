@@ -1,11 +1,11 @@
 // The planner's bytes of every stage beside the tensor allocator's peak on its ranks.
 #include <gtest/gtest.h>
 
+#include "base/cpu_isa.h"
 #include "base/format.h"
 #include "dist/local_ranks.h"
 #include "families/gpt/config.h"
 #include "families/t5/config.h"
-#include "kernels/dispatch.h"
 #include "plan/layout.h"
 #include "plan/memory.h"
 #include "tensor/cpu_allocator.h"

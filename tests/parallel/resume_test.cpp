@@ -6,10 +6,10 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/cpu_isa.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "dist/local_ranks.h"
-#include "kernels/dispatch.h"
 #include "plan/layout.h"
 #include "store/manifest.h"
 #include "store/run_folder.h"
@@ -71,7 +71,7 @@ TEST_F(Transport, AndInstructionSetAreInTheCheckpoint) {
   EXPECT_EQ(state(2).transport, "shared memory");
   EXPECT_EQ(state(4).transport, "Gloo");
   EXPECT_EQ(state(6).transport, "none");
-  const std::string isa = kernels::cpu_isa_name(kernels::cpu_isa());
+  const std::string isa = cpu_isa_name(cpu_isa());
   EXPECT_EQ(state(2).instruction_set.find(isa + "; libtorch "), 0u) << state(2).instruction_set;
 }
 

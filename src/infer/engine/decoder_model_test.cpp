@@ -10,9 +10,9 @@
 #include <numeric>
 #include <random>
 
+#include "base/cpu_isa.h"
 #include "base/format.h"
 #include "infer/engine/engine.h"
-#include "kernels/dispatch.h"
 #include "models/gpt/plain_gpt_test.h"
 
 namespace espalier::infer {
@@ -137,10 +137,9 @@ TEST(DecoderModel, LogitsAreThoseOfPlainFormulas) {
 
 TEST(DecoderModel, ATokensBitsDependOnItsSequenceAlone) {
   const int threads = at::get_num_threads();
-  for (const auto isa : {kernels::CpuIsa::kGeneric, kernels::CpuIsa::kAvx2, kernels::CpuIsa::kAvx512,
-                         kernels::CpuIsa::kAvx512Bf16, kernels::CpuIsa::kAmx}) {
-    if (isa > kernels::best_cpu_isa()) continue;
-    const kernels::ForceCpuIsa force(isa);
+  for (const auto isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
+    if (isa > best_cpu_isa()) continue;
+    const ForceCpuIsa force(isa);
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
       for (const families::GptConfig& config : kinds()) {
         Model model(config, type);
@@ -158,8 +157,8 @@ TEST(DecoderModel, ATokensBitsDependOnItsSequenceAlone) {
               const auto logits = logits_of(batches, all, most, together);
               for (size_t i = 0; i < all.size(); ++i)
                 EXPECT_EQ(std::memcmp(logits[i].data(), expected[i].data(), expected[i].size() * sizeof(float)), 0)
-                    << kernels::cpu_isa_name(isa) << " " << c10::toString(type) << " most " << most << " together "
-                    << together << " threads " << count << " row " << i;
+                    << cpu_isa_name(isa) << " " << c10::toString(type) << " most " << most << " together " << together
+                    << " threads " << count << " row " << i;
             }
       }
   }

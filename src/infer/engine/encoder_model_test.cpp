@@ -7,8 +7,8 @@
 
 #include "infer/engine/decoder_model.h"
 #include "infer/engine/engine.h"
+#include "infer/small_t5_test.h"
 #include "models/t5/batch.h"
-#include "models/t5/model.h"
 
 namespace espalier::infer {
 namespace encoder_model_test {
@@ -16,40 +16,8 @@ namespace encoder_model_test {
 using families::T5Positions;
 using Ids = std::vector<int32_t>;
 
-constexpr int64_t kVocabulary = 61, kLongest = 40, kPageTokens = 8;
+constexpr int64_t kVocabulary = SmallT5::kVocabulary, kLongest = 40, kPageTokens = 8;
 constexpr int32_t kBegin = 3;
-
-families::T5Config small_t5(T5Positions positions) {
-  families::T5Config config;
-  config.num_layers = 3;
-  config.decoder_num_layers = 2;
-  config.hidden_size = 20;
-  config.ffn_hidden_size = 33;
-  config.num_attention_heads = 3;
-  config.kv_channels = 7;
-  config.positions = positions;
-  config.max_position_embeddings = positions == T5Positions::kLearned ? kLongest : 0;
-  config.relative_attention_num_buckets = 8;
-  config.relative_attention_max_distance = 12;
-  config.vocab_size = kVocabulary;
-  config.padded_vocab_size = kVocabulary;
-  config.scale_attention = positions == T5Positions::kLearned;
-  config.init_method_std = 0.4;  // so that the most likely tokens differ
-  config.hidden_dropout = config.attention_dropout = 0;
-  return config;
-}
-
-struct SmallT5 {
-  explicit SmallT5(T5Positions positions, at::ScalarType type = at::kFloat)
-      : config(small_t5(positions)),
-        params(families::t5_params(config), {}, type, /*with_grad=*/false),
-        model(nn::LayerBuilder{params, dist::single_process()}, config, {0, config.last_depth() + 1}, {}) {
-    params.initialize(7, [](tensor::Param&, const at::Tensor&) {});
-  }
-  families::T5Config config;
-  tensor::ParamSet params;
-  models::T5Model model;
-};
 
 // Twelve requests, two of which share what the encoder reads. Texts of up to 15 tokens, some with a beginning to score.
 std::vector<Request> requests() {
@@ -111,7 +79,7 @@ std::vector<double> losses_of(SmallT5& t5, const Ids& prompt, const Ids& answer)
 TEST(EncoderModel, ScoresAreThoseOfOnePassOfTraining) {
   const at::NoGradGuard no_grad;
   for (const T5Positions positions : {T5Positions::kLearned, T5Positions::kRelative}) {
-    SmallT5 t5(positions);
+    SmallT5 t5(positions, kLongest);
     const std::vector<Request> asked = requests();
     const Scores answers = answers_of(t5, at::kFloat, asked, 60);
     for (size_t i = 0; i < asked.size(); ++i) {
@@ -136,7 +104,7 @@ TEST(EncoderModel, ARequestsBitsDependOnItAlone) {
   const int threads = at::get_num_threads();
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
     for (const T5Positions positions : {T5Positions::kLearned, T5Positions::kRelative}) {
-      const SmallT5 t5(positions, type);
+      const SmallT5 t5(positions, kLongest, type);
       const std::vector<Request> asked = requests();
       EngineCounters counters;
       const Scores together = answers_of(t5, type, asked, 8, &counters);  // texts have to give way
@@ -151,7 +119,7 @@ TEST(EncoderModel, ARequestsBitsDependOnItAlone) {
 }
 
 TEST(EncoderModel, WhatWasReadGivesItsPagesBack) {
-  const SmallT5 t5(T5Positions::kRelative);
+  const SmallT5 t5(T5Positions::kRelative, kLongest);
   DecoderModel batches(t5.model, at::kFloat, {.page_tokens = kPageTokens, .num_pages = 4});
   EXPECT_TRUE(batches.shape().has_encoder);
   const Ids first = {5, 6, 7}, second(30, 9), text = {kBegin, 8};

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 #include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {

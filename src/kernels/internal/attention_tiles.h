@@ -97,7 +97,7 @@ struct TileOps {
   void (*exp2)(float* x, int64_t count);
 };
 
-// The operations of the instruction set in force (kernels/dispatch.h) with the fastest elements for this type; with
+// The operations of the instruction set in force (base/cpu_isa.h) with the fastest elements for this type; with
 // kFloat those of fp32 elements, which serve every type.
 const TileOps& tile_ops(AttentionType type);
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "kernels/device_ops.h"
-#include "kernels/dispatch.h"
 
 namespace espalier::kernels {
 namespace {

@@ -13,7 +13,7 @@
 
 namespace espalier::kernels {
 
-// The tables of the instruction set in force (kernels/dispatch.h).
+// The tables of the instruction set in force (base/cpu_isa.h).
 const RowKernels& row_kernels();
 const TypedRowKernels& row_kernels(at::ScalarType compute_type);
 

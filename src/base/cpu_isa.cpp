@@ -1,6 +1,8 @@
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 
+#ifdef __x86_64__
 #include <cpuid.h>
+#endif
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,12 +11,15 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "kernels/amx_permission.h"
 
-namespace espalier::kernels {
+namespace espalier {
 namespace {
 
 constexpr CpuIsa kLevels[] = {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx};
+
+bool amx_was_refused = false;
+
+#ifdef __x86_64__
 
 // The tile registers are 8 KiB of state that Linux saves only for processes that asked: once, for all their threads.
 bool permit_amx_tiles() {
@@ -45,8 +50,6 @@ bool has_slow_bf16_products() {
   return __builtin_cpu_is("intel") && (edx & kAvx512Fp16) != 0;
 }
 
-bool amx_was_refused = false;
-
 CpuIsa detect() {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
@@ -61,6 +64,13 @@ CpuIsa detect() {
   amx_was_refused = !permit_amx_tiles();
   return amx_was_refused ? CpuIsa::kAvx512Bf16 : CpuIsa::kAmx;
 }
+
+#else
+
+bool has_slow_bf16_products() { return false; }
+CpuIsa detect() { return CpuIsa::kGeneric; }
+
+#endif
 
 CpuIsa chosen() {
   const char* wanted = std::getenv("ESPALIER_CPU_ISA");
@@ -119,4 +129,4 @@ ForceCpuIsa::ForceCpuIsa(CpuIsa isa) : outer_(cpu_isa()) {
 }
 ForceCpuIsa::~ForceCpuIsa() { in_force().store(outer_); }
 
-}  // namespace espalier::kernels
+}  // namespace espalier

@@ -5,7 +5,7 @@
 // level is the machine's best, except that AVX512-BF16 is passed over on processors whose fp32 products are faster.
 #pragma once
 
-namespace espalier::kernels {
+namespace espalier {
 
 enum class CpuIsa {
   kGeneric,
@@ -20,6 +20,9 @@ CpuIsa cpu_isa();
 
 // What the machine can do, whatever is in force.
 CpuIsa best_cpu_isa();
+
+// The processor has AMX tiles, and the operating system refuses them to this process.
+bool lacks_amx_permission();
 
 const char* cpu_isa_name(CpuIsa isa);
 
@@ -39,4 +42,4 @@ class ForceCpuIsa {
   CpuIsa outer_;
 };
 
-}  // namespace espalier::kernels
+}  // namespace espalier

@@ -1,4 +1,4 @@
-#include "kernels/dispatch.h"
+#include "base/cpu_isa.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 
-namespace espalier::kernels {
-namespace dispatch_test {
+namespace espalier {
+namespace cpu_isa_test {
 
-TEST(Dispatch, ForcingALevelLastsForItsScope) {
+TEST(CpuIsa, ForcingALevelLastsForItsScope) {
   const CpuIsa before = cpu_isa();
   {
     const ForceCpuIsa force(CpuIsa::kGeneric);
@@ -21,7 +21,7 @@ TEST(Dispatch, ForcingALevelLastsForItsScope) {
   EXPECT_EQ(cpu_isa(), before);
 }
 
-TEST(Dispatch, UnknownNameListsTheLegalOnes) {
+TEST(CpuIsa, UnknownNameListsTheLegalOnes) {
   EXPECT_THROW(
       try { parse_cpu_isa("sse2"); } catch (const UserError& error) {
         EXPECT_NE(std::string(error.what()).find("generic, avx2, avx512, avx512bf16 or amx"), std::string::npos);
@@ -30,7 +30,7 @@ TEST(Dispatch, UnknownNameListsTheLegalOnes) {
       UserError);
 }
 
-TEST(Dispatch, EveryNameUpToTheMachinesLevelIsAccepted) {
+TEST(CpuIsa, EveryNameUpToTheMachinesLevelIsAccepted) {
   for (int level = 0; level <= static_cast<int>(best_cpu_isa()); ++level) {
     const CpuIsa isa = static_cast<CpuIsa>(level);
     EXPECT_EQ(parse_cpu_isa(cpu_isa_name(isa)), isa);
@@ -38,7 +38,7 @@ TEST(Dispatch, EveryNameUpToTheMachinesLevelIsAccepted) {
 }
 
 // By what the system says of the processor.
-TEST(Dispatch, Bf16InstructionsThatAreSlowerThanFp32AreNotChosen) {
+TEST(CpuIsa, Bf16InstructionsThatAreSlowerThanFp32AreNotChosen) {
   if (const char* wanted = std::getenv("ESPALIER_CPU_ISA"); wanted != nullptr && *wanted != '\0')
     GTEST_SKIP() << "ESPALIER_CPU_ISA chooses";
   std::ifstream file("/proc/cpuinfo");
@@ -48,10 +48,10 @@ TEST(Dispatch, Bf16InstructionsThatAreSlowerThanFp32AreNotChosen) {
   EXPECT_EQ(cpu_isa(), best == CpuIsa::kAvx512Bf16 && slow ? CpuIsa::kAvx512 : best);
 }
 
-TEST(Dispatch, LevelAboveTheMachinesIsRefused) {
+TEST(CpuIsa, LevelAboveTheMachinesIsRefused) {
   if (best_cpu_isa() == CpuIsa::kAmx) GTEST_SKIP() << "this machine has the highest level";
   EXPECT_THROW(parse_cpu_isa("amx"), UserError);
 }
 
-}  // namespace dispatch_test
-}  // namespace espalier::kernels
+}  // namespace cpu_isa_test
+}  // namespace espalier
