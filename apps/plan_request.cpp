@@ -181,7 +181,7 @@ bool read_plan_request(const config::Family& family, const std::vector<std::stri
       .minimum(0)
       .not_in_recipe();
   table.add("--json", request.json, "one JSON object on stdout instead of tables").not_in_recipe().common();
-  table.add("--svg", request.svg, "also write a picture of schedule and memory")
+  table.add("--svg", request.svg, "also write a picture of schedule and memory, or of what --search found")
       .value_name("FILE")
       .not_in_recipe()
       .common();

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/format.h"
 #include "base/progress.h"
 #include "plan/time/search.h"
@@ -118,6 +119,7 @@ int search_main(const std::vector<std::string>& arguments, const PlanRequest& re
   };
   const plan::SearchResult result = plan::search_layouts(space, *request.machine, kBest);
   progress.finish();
+  if (!request.svg.empty()) write_file_atomically(request.svg, plan::to_svg(result, space));
   if (request.json) {
     print_json(to_json(result, request, space.num_layers));
     return 0;

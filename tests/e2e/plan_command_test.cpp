@@ -63,6 +63,32 @@ TEST_F(PlanCommand, RecipesArePlanned) {
   EXPECT_NE(outcome.output.find("176,247,271,424"), std::string::npos) << outcome.output;
 }
 
+// The bars of a row together are as long as the step takes, and those below as long as the memory is large.
+TEST_F(PlanCommand, TheSearchIsDrawn) {
+  const Outcome outcome =
+      bash(small_ +
+           "--bf16 --machine h100 --gpus 8 --search --svg search.svg --json && "
+           "grep -o '<rect class=\"[a-z]\" .*width=\"[0-9.]*\"\\|<text x=\"[0-9.]*\" .*data [0-9]*<' search.svg >&2");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json best = Json::parse(outcome.output).at("best");
+  ASSERT_GT(best.size(), 2U);
+  std::vector<double> rows;  // widths, of the times and then of the memory
+  for (const std::string& line : split(outcome.errors, '\n')) {
+    if (line.starts_with("<text")) rows.push_back(0);
+    const size_t at = line.find(" width=\"");
+    if (at != std::string::npos && !rows.empty() && line.find("width=\"12\"") == std::string::npos)
+      rows.back() += std::stod(line.substr(at + 8));
+  }
+  ASSERT_EQ(rows.size(), 2 * best.size()) << outcome.errors;
+  for (size_t i = 1; i < best.size(); ++i) {
+    const Json &first = best.at(0), &other = best.at(i);
+    EXPECT_NEAR(rows[i] / rows[0], other.at("step_seconds").get<double>() / first.at("step_seconds").get<double>(),
+                1e-3);
+    EXPECT_NEAR(rows[best.size() + i] / rows[best.size()],
+                other.at("peak_bytes").get<double>() / first.at("peak_bytes").get<double>(), 1e-3);
+  }
+}
+
 TEST_F(PlanCommand, WhatDoesNotFitIsSaidWithWhatWould) {
   const Outcome outcome = bash(small_ + "--bf16 --gpu-memory 2GiB");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;

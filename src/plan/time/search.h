@@ -65,5 +65,7 @@ SearchResult search_layouts(const SearchSpace& space, const Machine& machine, si
 // "tensor 4, pipeline 12, micro-batch 2, 1F1B, recompute".
 std::string to_string(const SearchPoint& point);
 std::string search_text(const SearchResult& result, const SearchSpace& space);
+// Bars of the best: seconds of a step by what they are spent on, and memory.
+std::string to_svg(const SearchResult& result, const SearchSpace& space);
 
 }  // namespace espalier::plan
