@@ -168,7 +168,7 @@ void InputFile::read_at(void* data, size_t size, int64_t offset) const {
 }
 
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail("create", path);
 }
 

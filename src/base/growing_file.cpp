@@ -51,7 +51,7 @@ GrowingFile::GrowingFile(fs::path path, const Json& made_from, How how)
     : path_(std::move(path)), partial_(path_.string() + ".partial"), facts_(path_.string() + ".partial.json") {
   if (const std::string existing = describe_existing({path_}); !existing.empty() && !how.overwrite)
     throw UserError(existing, ExitCode::kCannotCreate);
-  descriptor_ = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  descriptor_ = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
   if (descriptor_ < 0) fail_to("create", partial_);
   try {
     take_over(made_from, how.overwrite);

@@ -47,7 +47,7 @@ int append(const KeptLog& log, const std::string& text) {
   if (::stat(log.file.c_str(), &info) == 0 && info.st_size >= log.most_bytes &&
       std::rename(log.file.c_str(), older_name(log.file).c_str()) != 0)
     return errno;
-  const int file = ::open(log.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+  const int file = ::open(log.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file < 0) return errno;
   const ssize_t written = ::write(file, text.data(), text.size());
   const int error = written < 0 ? errno : written < static_cast<ssize_t>(text.size()) ? ENOSPC : 0;

@@ -157,7 +157,7 @@ bool lock(int descriptor, const fs::path& path) {
 
 PendingFile::PendingFile(const fs::path& path) : path_(path), temporary_(path.string() + ".tmp") {
   for (;;) {
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (descriptor_ < 0) fail("create", temporary_, errno);
     if (!lock(descriptor_, temporary_)) {
       ::close(descriptor_);

@@ -25,7 +25,7 @@ std::string process_name() {
 
 std::optional<FileLock> FileLock::try_take(const std::filesystem::path& file, Kind kind) {
   for (;;) {
-    FileLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    FileLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (lock.descriptor_ < 0)
       throw UserError(concat("cannot create '", file.string(), "': ", std::strerror(errno)), ExitCode::kCannotCreate);
     while (::flock(lock.descriptor_, (kind == Kind::kAlone ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {

@@ -67,7 +67,7 @@ bool all_exist(const std::vector<fs::path>& outputs) {
 int open_output(const CommandStep& step) {
   const int descriptor = step.standard_output.empty()
                              ? ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)
-                             : ::open(step.standard_output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+                             : ::open(step.standard_output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0)
     throw UserError(concat("cannot write '", step.standard_output.string(), "': ", std::strerror(errno)),
                     ExitCode::kCannotCreate);

@@ -27,7 +27,7 @@ AppendedFile::~AppendedFile() {
 void AppendedFile::open() {
   std::error_code error;
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
-  const int descriptor = error ? -1 : ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int descriptor = error ? -1 : ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor < 0)
     throw UserError(concat("cannot open '", path_.string(), "': ", error ? error.message() : std::strerror(errno)),
                     ExitCode::kCannotCreate);

@@ -59,7 +59,7 @@ std::optional<RunLock> RunLock::take_if_free(const fs::path& run_folder) {
   const std::error_code error = create_folders(run_folder);
   const fs::path path = run_folder / kLockName;
   RunLock lock;
-  if (!error) lock.descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (!error) lock.descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock.descriptor_ < 0)
     throw UserError(concat("cannot create '", path.string(), "': ", error ? error.message() : std::strerror(errno),
                            ". Give --save a folder that can be created and written to."),

@@ -24,7 +24,7 @@ launch::Variables variables_outside_of_ranks() {
 }
 
 int open_for_output(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) throw UserError(concat("cannot write ", path.string()), ExitCode::kInputOutput);
   return descriptor;
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr double kPatience = 10;  // seconds, for a command that is told to end
 
 int open_log(const std::string& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   return file >= 0 ? file : ::open("/dev/null", O_WRONLY | O_CLOEXEC);
 }
 

@@ -127,7 +127,7 @@ int RoundFiles::open_stream(int number, bool redirected, bool teed, const Worker
   const std::set<int64_t>& filter = options_.local_ranks_filter;
   const bool shown = filter.empty() || filter.contains(worker.local_rank);
   if (shown && !redirected && !teed) return -1;
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor < 0)
     throw UserError(concat("cannot write ", file.string(), ": ", std::strerror(errno)), ExitCode::kCannotCreate);
   if (!teed || !shown) return descriptor;

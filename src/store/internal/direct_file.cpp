@@ -54,7 +54,7 @@ DirectFile::Staging DirectFile::make_staging() {
 DirectFile::DirectFile(const std::filesystem::path& path, int64_t file_bytes)
     : path_(path), filling_(make_staging()), writing_(make_staging()) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC;
-  buffered_ = ::open(path.c_str(), kFlags, 0644);
+  buffered_ = ::open(path.c_str(), kFlags, 0666);
   if (buffered_ < 0) fail("create", path);
   const bool has_room = file_bytes == 0 || ::fallocate(buffered_, 0, 0, file_bytes) == 0;
   if (!has_room && errno != EOPNOTSUPP && errno != ENOSYS) {
@@ -63,7 +63,7 @@ DirectFile::DirectFile(const std::filesystem::path& path, int64_t file_bytes)
     errno = error;
     fail("write", path);
   }
-  direct_ = ::open(path.c_str(), kFlags | O_DIRECT, 0644);
+  direct_ = ::open(path.c_str(), kFlags | O_DIRECT, 0666);
 }
 
 DirectFile::~DirectFile() {

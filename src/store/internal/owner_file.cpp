@@ -77,7 +77,7 @@ std::optional<std::string> owner_content(const fs::path& path) {
 // own, then linked, which only one can.
 int create_whole(const fs::path& path, const std::string& content, const std::string& token) {
   const fs::path own = path.string() + ".new-" + token;
-  const int descriptor = ::open(own.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const int descriptor = ::open(own.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) fail_owner("create", own);
   const bool written = ::write(descriptor, content.data(), content.size()) == static_cast<ssize_t>(content.size());
   bool linked = written && ::link(own.c_str(), path.c_str()) == 0;
@@ -89,7 +89,7 @@ int create_whole(const fs::path& path, const std::string& content, const std::st
   if (linked) return descriptor;
   ::close(descriptor);
   if (written && (error == EPERM || error == EOPNOTSUPP || error == ENOSYS)) {
-    const int created = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    const int created = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     error = errno;
     if (created >= 0 && ::write(created, content.data(), content.size()) == static_cast<ssize_t>(content.size()))
       return created;
