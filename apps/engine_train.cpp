@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "base/cpu_isa.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/shell.h"

@@ -1,8 +1,8 @@
 # Imported targets for libtorch, taken from the torch wheel (scripts/setup unpacks it).
 # Not find_package(Torch): that one wants CUDA, and links libtorch.so with everything it pulls in.
 
-find_library(ESPALIER_TORCH_CPU torch_cpu PATHS ${ESPALIER_LIBTORCH}/torch/lib NO_DEFAULT_PATH REQUIRED)
-find_library(ESPALIER_C10 c10 PATHS ${ESPALIER_LIBTORCH}/torch/lib NO_DEFAULT_PATH REQUIRED)
+find_library(ESPALIER_TORCH_CPU torch_cpu PATHS ${ESPALIER_LIBTORCH}/torch/lib NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH REQUIRED)
+find_library(ESPALIER_C10 c10 PATHS ${ESPALIER_LIBTORCH}/torch/lib NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH REQUIRED)
 
 # Where programs find it as long as they are in the build folder; cmake/install.cmake says where after that.
 set(CMAKE_BUILD_RPATH ${ESPALIER_LIBTORCH}/torch/lib ${ESPALIER_LIBTORCH}/nvidia/cu13/lib)

@@ -17,7 +17,7 @@ function(espalier_units out name size)
   set(kept "")  # compiled alone: they have options of their own, or are no C++ by their name
   set(grouped "")
   foreach(source ${ARGN})
-    if(source MATCHES "\\.cpp$" AND NOT source MATCHES "_(avx2|avx512|avx512bf16|amx)\\.cpp$")
+    if(source MATCHES "\\.cpp$" AND NOT source MATCHES "_(neon|neonbf16|avx2|avx512|avx512bf16|amx)\\.cpp$")
       list(APPEND grouped ${source})
     else()
       list(APPEND kept ${source})

@@ -3,19 +3,31 @@
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "base/error.h"
 
 namespace espalier {
 namespace {
 
+constexpr CpuIsa kAll[] = {CpuIsa::kGeneric, CpuIsa::kNeon,       CpuIsa::kNeonBf16, CpuIsa::kAvx2,
+                           CpuIsa::kAvx512,  CpuIsa::kAvx512Bf16, CpuIsa::kAmx};
+// Of this kind of processor.
+#ifdef __aarch64__
+constexpr CpuIsa kLevels[] = {CpuIsa::kGeneric, CpuIsa::kNeon, CpuIsa::kNeonBf16};
+#else
 constexpr CpuIsa kLevels[] = {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx};
+#endif
 
 bool amx_was_refused = false;
 
@@ -68,9 +80,22 @@ CpuIsa detect() {
 #else
 
 bool has_slow_bf16_products() { return false; }
-CpuIsa detect() { return CpuIsa::kGeneric; }
+
+CpuIsa detect() {
+#ifdef __aarch64__
+  constexpr unsigned long kHasBf16 = 1UL << 14;  // HWCAP2_BF16
+  return (getauxval(AT_HWCAP2) & kHasBf16) != 0 ? CpuIsa::kNeonBf16 : CpuIsa::kNeon;
+#else
+  return CpuIsa::kGeneric;
+#endif
+}
 
 #endif
+
+bool of_machine(CpuIsa isa) {
+  const std::span<const CpuIsa> levels = cpu_isas_of_machine();
+  return std::find(levels.begin(), levels.end(), isa) != levels.end();
+}
 
 CpuIsa chosen() {
   const char* wanted = std::getenv("ESPALIER_CPU_ISA");
@@ -90,6 +115,14 @@ CpuIsa best_cpu_isa() {
   return best;
 }
 
+bool multiplies_bf16(CpuIsa isa) {
+  return isa == CpuIsa::kNeonBf16 || isa == CpuIsa::kAvx512Bf16 || isa == CpuIsa::kAmx;
+}
+
+std::span<const CpuIsa> cpu_isas_of_machine() {
+  return {std::begin(kLevels), std::find(std::begin(kLevels), std::end(kLevels), best_cpu_isa()) + 1};
+}
+
 bool lacks_amx_permission() {
   best_cpu_isa();
   return amx_was_refused;
@@ -100,6 +133,8 @@ CpuIsa cpu_isa() { return in_force().load(std::memory_order_relaxed); }
 const char* cpu_isa_name(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kGeneric: return "generic";
+    case CpuIsa::kNeon: return "neon";
+    case CpuIsa::kNeonBf16: return "neonbf16";
     case CpuIsa::kAvx2: return "avx2";
     case CpuIsa::kAvx512: return "avx512";
     case CpuIsa::kAvx512Bf16: return "avx512bf16";
@@ -109,22 +144,21 @@ const char* cpu_isa_name(CpuIsa isa) {
 }
 
 CpuIsa parse_cpu_isa(const char* name) {
-  for (const CpuIsa isa : kLevels) {
+  for (const CpuIsa isa : kAll) {
     if (std::strcmp(name, cpu_isa_name(isa)) != 0) continue;
-    if (isa <= best_cpu_isa()) return isa;
+    if (of_machine(isa)) return isa;
     throw UserError(concat("ESPALIER_CPU_ISA=", name, ": this machine reaches ", cpu_isa_name(best_cpu_isa()),
                            ". Unset it, or set it to that or a lower level."),
                     ExitCode::kUsage);
   }
   throw UserError(concat("ESPALIER_CPU_ISA=", name,
                          " is not an instruction set. Use generic, avx2, avx512, avx512bf16 "
-                         "or amx, or unset it."),
+                         "or amx, on aarch64 generic, neon or neonbf16, or unset it."),
                   ExitCode::kUsage);
 }
 
 ForceCpuIsa::ForceCpuIsa(CpuIsa isa) : outer_(cpu_isa()) {
-  ESPALIER_CHECK(isa <= best_cpu_isa(), "forced ", cpu_isa_name(isa), ", the machine has ",
-                 cpu_isa_name(best_cpu_isa()));
+  ESPALIER_CHECK(of_machine(isa), "forced ", cpu_isa_name(isa), ", the machine has ", cpu_isa_name(best_cpu_isa()));
   in_force().store(isa);
 }
 ForceCpuIsa::~ForceCpuIsa() { in_force().store(outer_); }

@@ -1,14 +1,19 @@
 // Which instruction set the CPU kernels use: the one place where it is decided, at run time.
 //
-// Each level includes those before it. ESPALIER_CPU_ISA=generic|avx2|avx512|avx512bf16|amx lowers the choice, to
-// compare paths or to reproduce another machine's run; asking for what the machine lacks is a UserError. Without it the
-// level is the machine's best, except that AVX512-BF16 is passed over on processors whose fp32 products are faster.
+// Of one kind of processor each level includes those before it. ESPALIER_CPU_ISA=generic|avx2|avx512|avx512bf16|amx, or
+// generic|neon|neonbf16 on aarch64, lowers the choice, to compare paths or to reproduce another machine's run; asking
+// for what the machine lacks is a UserError. Without it the level is the machine's best, except that AVX512-BF16 is
+// passed over on processors whose fp32 products are faster.
 #pragma once
+
+#include <span>
 
 namespace espalier {
 
 enum class CpuIsa {
   kGeneric,
+  kNeon,        // aarch64, all of which have it
+  kNeonBf16,    // and BFDOT (Neoverse V1, Apple M2)
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, DQ, VL
   kAvx512Bf16,  // and BF16 (AMD Zen 4, Intel Cooper Lake)
@@ -20,6 +25,12 @@ CpuIsa cpu_isa();
 
 // What the machine can do, whatever is in force.
 CpuIsa best_cpu_isa();
+
+// With instructions for products of bf16.
+bool multiplies_bf16(CpuIsa isa);
+
+// All that it can do, lowest first.
+std::span<const CpuIsa> cpu_isas_of_machine();
 
 // The processor has AMX tiles, and the operating system refuses them to this process.
 bool lacks_amx_permission();

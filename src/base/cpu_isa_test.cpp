@@ -31,10 +31,9 @@ TEST(CpuIsa, UnknownNameListsTheLegalOnes) {
 }
 
 TEST(CpuIsa, EveryNameUpToTheMachinesLevelIsAccepted) {
-  for (int level = 0; level <= static_cast<int>(best_cpu_isa()); ++level) {
-    const CpuIsa isa = static_cast<CpuIsa>(level);
-    EXPECT_EQ(parse_cpu_isa(cpu_isa_name(isa)), isa);
-  }
+  EXPECT_EQ(cpu_isas_of_machine().front(), CpuIsa::kGeneric);
+  EXPECT_EQ(cpu_isas_of_machine().back(), best_cpu_isa());
+  for (const CpuIsa isa : cpu_isas_of_machine()) EXPECT_EQ(parse_cpu_isa(cpu_isa_name(isa)), isa);
 }
 
 // By what the system says of the processor.
@@ -51,6 +50,11 @@ TEST(CpuIsa, Bf16InstructionsThatAreSlowerThanFp32AreNotChosen) {
 TEST(CpuIsa, LevelAboveTheMachinesIsRefused) {
   if (best_cpu_isa() == CpuIsa::kAmx) GTEST_SKIP() << "this machine has the highest level";
   EXPECT_THROW(parse_cpu_isa("amx"), UserError);
+}
+
+TEST(CpuIsa, LevelOfOtherProcessorsIsRefused) {
+  const bool is_arm = best_cpu_isa() == CpuIsa::kNeon || best_cpu_isa() == CpuIsa::kNeonBf16;
+  EXPECT_THROW(parse_cpu_isa(is_arm ? "avx2" : "neon"), UserError);
 }
 
 }  // namespace cpu_isa_test

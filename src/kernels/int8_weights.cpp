@@ -73,9 +73,13 @@ at::Tensor int8_row_product(const at::Tensor& x, const at::Tensor& rows, const a
                          .outputs = rows.size(0),
                          .inputs = x.size(1)};
   const CpuIsa isa = cpu_isa();
+#ifdef __aarch64__
+  const auto multiply = isa >= CpuIsa::kNeon ? neon::int8_product : generic::int8_product;
+#else
   const auto multiply = isa >= CpuIsa::kAvx512 ? avx512::int8_product
                         : isa >= CpuIsa::kAvx2 ? avx2::int8_product
                                                : generic::int8_product;
+#endif
   const int64_t products = std::max<int64_t>(1, args.tokens * args.inputs * kInt8Block);
   at::parallel_for(0, (args.outputs + kInt8Block - 1) / kInt8Block,
                    std::max<int64_t>(1, kMinInt8ProductsPerThread / products), [&](int64_t begin, int64_t end) {

@@ -33,7 +33,7 @@ const Bf16Kernels* panel_kernels_for(const at::Tensor& x) {
 CrossEntropyRows forward_rows(const CrossEntropyInput& input, bool with_backward) {
   if (const Bf16Kernels* kernels = panel_kernels_for(input.x))
     return panel_cross_entropy_forward(*kernels, input,
-                                       with_backward && cpu_isa() < CpuIsa::kAmx ? kKeptLogitBytes : 0);
+                                       with_backward && cpu_isa() != CpuIsa::kAmx ? kKeptLogitBytes : 0);
   return wide_cross_entropy_forward(input, /*keep_logits=*/with_backward);
 }
 

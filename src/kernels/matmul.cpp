@@ -27,7 +27,7 @@ const Bf16Kernels* blocked_kernels_for(const at::Tensor& x) {
 // ATen's own loops reach 14 GFLOP/s a core, fp32 products of widened operands 91. A single row is faster as it is.
 bool multiply_wide(const at::Tensor& x) {
   return x.scalar_type() != at::kFloat && x.size(0) > 1 &&
-         cpu_isa() < (x.scalar_type() == at::kHalf ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16);
+         (x.scalar_type() == at::kHalf ? cpu_isa() != CpuIsa::kAmx : !multiplies_bf16(cpu_isa()));
 }
 
 void check_operand(const at::Tensor& x) {

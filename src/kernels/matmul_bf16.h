@@ -44,12 +44,13 @@ struct Bf16Kernels {
   void (*store_sum_bf16)(const PanelProduct& product, const Addend& plus, uint16_t* y, int64_t y_stride);
 };
 
-// Each in its own unit, matmul_avx512bf16.cpp and matmul_amx.cpp.
+// Each in its own unit, matmul_neonbf16.cpp, matmul_avx512bf16.cpp and matmul_amx.cpp.
+extern const Bf16Kernels kNeonBf16Kernels;
 extern const Bf16Kernels kAvx512Bf16Kernels;
 extern const Bf16Kernels kAmxKernels;
 
-// Rearranging operands; matmul_pack_avx512.cpp. What is beyond the given counts becomes zero. Each of the first three
-// fills one block from at most kPanel x kDepthUnit values.
+// Rearranging operands; matmul_pack_avx512.cpp and matmul_pack_neon.cpp. What is beyond the given counts becomes zero.
+// Each of the first three fills one block from at most kPanel x kDepthUnit values.
 struct PackSource {
   const uint16_t* values;
   int64_t stride;  // elements between rows of the source

@@ -68,11 +68,13 @@ void multiply_rows(const Bf16Kernels& kernels, const at::Tensor& a, const Packed
 }  // namespace
 
 const Bf16Kernels* bf16_kernels() {
-  switch (cpu_isa()) {
-    case CpuIsa::kAmx: return &kAmxKernels;
-    case CpuIsa::kAvx512Bf16: return &kAvx512Bf16Kernels;
-    default: return nullptr;
-  }
+#ifdef __aarch64__
+  if (cpu_isa() == CpuIsa::kNeonBf16) return &kNeonBf16Kernels;
+#else
+  if (cpu_isa() == CpuIsa::kAmx) return &kAmxKernels;
+  if (cpu_isa() == CpuIsa::kAvx512Bf16) return &kAvx512Bf16Kernels;
+#endif
+  return nullptr;
 }
 
 int64_t cached_columns(int64_t depth) { return std::max(kPanel, cached_bytes() / (depth * 2) / kPanel * kPanel); }

@@ -15,9 +15,8 @@ namespace espalier::kernels::reference {
 
 // Every instruction set that this machine has.
 inline std::vector<CpuIsa> instruction_sets() {
-  std::vector<CpuIsa> isas;
-  for (int level = 0; level <= static_cast<int>(best_cpu_isa()); ++level) isas.push_back(static_cast<CpuIsa>(level));
-  return isas;
+  const std::span<const CpuIsa> isas = cpu_isas_of_machine();
+  return {isas.begin(), isas.end()};
 }
 
 // Of ops between layers: the compute type, and the type of the residual stream.

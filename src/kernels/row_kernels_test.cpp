@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/cpu_isa.h"
@@ -29,8 +30,9 @@ using reference::TestParam;
 
 std::vector<CpuIsa> vector_levels() {
   std::vector<CpuIsa> levels;
-  for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512}) {
-    if (isa <= best_cpu_isa()) levels.push_back(isa);
+  for (const CpuIsa isa : {CpuIsa::kNeon, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    const std::span<const CpuIsa> here = cpu_isas_of_machine();
+    if (std::find(here.begin(), here.end(), isa) != here.end()) levels.push_back(isa);
   }
   return levels;
 }

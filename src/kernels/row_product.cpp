@@ -34,8 +34,10 @@ at::Tensor row_product(const at::Tensor& x, const at::Tensor& weight, const at::
                         .outputs = weight.size(0),
                         .inputs = x.size(1),
                         .fp32_result = result == at::kFloat};
-  const auto multiply = type == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16 ? avx512bf16::row_product_bf16
-                                                                                  : row_kernels(type).row_product;
+  auto multiply = row_kernels(type).row_product;
+#ifndef __aarch64__
+  if (type == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16) multiply = avx512bf16::row_product_bf16;
+#endif
   const int64_t products = std::max<int64_t>(1, args.tokens * args.inputs * kProductBlock);
   at::parallel_for(0, (args.outputs + kProductBlock - 1) / kProductBlock,
                    std::max<int64_t>(1, kMinProductsPerThread / products), [&](int64_t begin, int64_t end) {

@@ -98,10 +98,7 @@ class Moments : public testing::TestWithParam<Types> {};
 TEST_P(Moments, EqualAPlainLoopForTwentySteps) {
   const std::vector<spec::ParamSpec> specs = {spec_of("matrix", {33, 96}), spec_of("odd", {5, 33}),
                                               spec_of("bias", {71})};
-  std::vector<CpuIsa> levels = {CpuIsa::kGeneric};
-  for (const auto isa : {CpuIsa::kAvx2, CpuIsa::kAvx512})
-    if (isa <= best_cpu_isa()) levels.push_back(isa);
-  for (const CpuIsa isa : levels) {
+  for (const CpuIsa isa : cpu_isas_of_machine()) {
     const ForceCpuIsa force(isa);
     at::manual_seed(1);
     tensor::ParamSet params(specs, {}, at::kFloat, true);

@@ -37,9 +37,9 @@ ProductKind products_of(CpuIsa isa, Precision precision) {
     case Precision::kFp32: return ProductKind::kDirect;
     case Precision::kFp16: return isa >= CpuIsa::kAmx ? ProductKind::kDirect : ProductKind::kWidened;
     case Precision::kBf16:
-      return isa >= CpuIsa::kAmx          ? ProductKind::kPacked
-             : isa == CpuIsa::kAvx512Bf16 ? ProductKind::kPackedKeepingLogits
-                                          : ProductKind::kWidened;
+      return isa == CpuIsa::kAmx    ? ProductKind::kPacked
+             : multiplies_bf16(isa) ? ProductKind::kPackedKeepingLogits
+                                    : ProductKind::kWidened;
   }
   return ProductKind::kDirect;
 }

@@ -20,7 +20,8 @@ namespace espalier::plan {
 enum class ProductKind {
   kDirect,               // operands as they are (fp32; fp16 where the library takes it)
   kPacked,               // bf16 instructions (AMX): weights are packed before each product
-  kPackedKeepingLogits,  // the same where memory is faster than products (AVX512-BF16): logits of the loss are kept
+  kPackedKeepingLogits,  // the same where memory is faster than products (AVX512-BF16, Arm's): logits of the loss are
+                         // kept
   kWidened,              // short types by fp32 products (CPUs without instructions for them)
 };
 // On a CPU that computes with `isa`.

@@ -66,6 +66,9 @@ void add_runs(const std::vector<uint64_t>& units, size_t size, std::vector<uint6
 
 MinHashIsa best_minhash_isa() {
   static const MinHashIsa best = [] {
+#ifdef __aarch64__
+    return MinHashIsa::kGeneric;
+#else
     const char* wanted = std::getenv("ESPALIER_CPU_ISA");
     const std::string_view limit = wanted == nullptr ? "" : wanted;
     if (limit == "generic") return MinHashIsa::kGeneric;
@@ -73,6 +76,7 @@ MinHashIsa best_minhash_isa() {
                             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
     if (has_avx512 && limit != "avx2") return MinHashIsa::kAvx512;
     return __builtin_cpu_supports("avx2") ? MinHashIsa::kAvx2 : MinHashIsa::kGeneric;
+#endif
   }();
   return best;
 }

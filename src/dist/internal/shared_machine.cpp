@@ -1,6 +1,5 @@
 #include "dist/internal/shared_machine.h"
 
-#include <immintrin.h>
 #include <unistd.h>
 
 #include <stdexcept>
@@ -15,6 +14,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kSpin = std::chrono::microseconds(40);    // about what it costs to fall asleep and to be woken
 constexpr auto kSleep = std::chrono::milliseconds(100);  // then look whether the others are still there
+
+// Of a loop that waits: leaves the core's units to its other thread for a moment.
+void pause_core() {
+#ifdef __aarch64__
+  asm volatile("isb");
+#else
+  __builtin_ia32_pause();
+#endif
+}
 
 }  // namespace
 
@@ -74,7 +82,7 @@ bool SharedMachine::listen(uint32_t heard) {
   if (spins_) {
     const Clock::time_point end = Clock::now() + kSpin;
     do {
-      for (int i = 0; i < 32; ++i) _mm_pause();
+      for (int i = 0; i < 32; ++i) pause_core();
       if (bell.heard() != heard) return true;
     } while (Clock::now() < end);
   }

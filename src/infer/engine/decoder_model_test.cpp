@@ -137,8 +137,7 @@ TEST(DecoderModel, LogitsAreThoseOfPlainFormulas) {
 
 TEST(DecoderModel, ATokensBitsDependOnItsSequenceAlone) {
   const int threads = at::get_num_threads();
-  for (const auto isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
-    if (isa > best_cpu_isa()) continue;
+  for (const CpuIsa isa : cpu_isas_of_machine()) {
     const ForceCpuIsa force(isa);
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
       for (const families::GptConfig& config : kinds()) {

@@ -1,5 +1,6 @@
 // Attention's tile operations for any machine: vectors of four floats in the compiler's own notation.
 #include "kernels/internal/attention_tile_loops.h"
+#include "kernels/internal/half.h"
 
 namespace espalier::kernels {
 namespace {
@@ -81,12 +82,12 @@ struct Generic {
     }
   }
   static Float load_half(const uint16_t* p) {
-    _Float16 half[kLanes];
+    Half half[kLanes];
     __builtin_memcpy(half, p, sizeof half);
     return Float{float(half[0]), float(half[1]), float(half[2]), float(half[3])};
   }
   static void store_half(uint16_t* p, Float x) {
-    const _Float16 half[kLanes] = {_Float16(x[0]), _Float16(x[1]), _Float16(x[2]), _Float16(x[3])};
+    const Half half[kLanes] = {Half(x[0]), Half(x[1]), Half(x[2]), Half(x[3])};
     __builtin_memcpy(p, half, sizeof half);
   }
 

@@ -138,6 +138,9 @@ int64_t num_whole_groups(const Geometry& geometry, int64_t tiles) {
 }
 
 const TileOps& tile_ops(AttentionType type) {
+#ifdef __aarch64__
+  return cpu_isa() >= CpuIsa::kNeon ? kNeonTileOps : kGenericTileOps;
+#else
   switch (cpu_isa()) {
     case CpuIsa::kAmx:
       if (type == AttentionType::kBFloat16) return kAmxTileOps;
@@ -147,9 +150,9 @@ const TileOps& tile_ops(AttentionType type) {
       return kAvx512TileOps;
     case CpuIsa::kAvx512: return kAvx512TileOps;
     case CpuIsa::kAvx2: return kAvx2TileOps;
-    case CpuIsa::kGeneric: return kGenericTileOps;
+    default: return kGenericTileOps;
   }
-  return kGenericTileOps;
+#endif
 }
 
 }  // namespace espalier::kernels

@@ -102,6 +102,6 @@ struct TileOps {
 const TileOps& tile_ops(AttentionType type);
 
 // The tables, one per unit; fp32 elements serve every type, bf16 elements only kBFloat16.
-extern const TileOps kGenericTileOps, kAvx2TileOps, kAvx512TileOps, kAvx512Bf16TileOps, kAmxTileOps;
+extern const TileOps kGenericTileOps, kNeonTileOps, kAvx2TileOps, kAvx512TileOps, kAvx512Bf16TileOps, kAmxTileOps;
 
 }  // namespace espalier::kernels

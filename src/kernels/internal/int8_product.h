@@ -18,6 +18,9 @@ inline constexpr int64_t kInt8Block = 16;  // outputs of one call, but for the l
 namespace generic {
 void int8_product(const Int8Product& product, int64_t block);
 }
+namespace neon {
+void int8_product(const Int8Product& product, int64_t block);
+}
 namespace avx2 {
 void int8_product(const Int8Product& product, int64_t block);
 }

@@ -17,8 +17,12 @@ constexpr int64_t kMinElementsPerThread = 1 << 14;
 
 const RowKernels& row_kernels() {
   const CpuIsa isa = cpu_isa();
+#ifdef __aarch64__
+  return isa >= CpuIsa::kNeon ? neon::row_kernels() : generic::row_kernels();
+#else
   if (isa >= CpuIsa::kAvx512) return avx512::row_kernels();
   return isa >= CpuIsa::kAvx2 ? avx2::row_kernels() : generic::row_kernels();
+#endif
 }
 
 const TypedRowKernels& row_kernels(at::ScalarType compute_type) {

@@ -276,6 +276,10 @@ struct RowKernels {
 namespace generic {
 const RowKernels& row_kernels();
 }
+// Of the processor that this is compiled for.
+namespace neon {
+const RowKernels& row_kernels();
+}
 namespace avx2 {
 const RowKernels& row_kernels();
 }

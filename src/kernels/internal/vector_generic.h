@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "kernels/internal/half.h"
 #include "kernels/internal/row_kernels.h"
 #include "tensor/rng.h"
 
@@ -37,7 +38,7 @@ struct Floats {
     return lanes([&](int i) { return std::bit_cast<float>(uint32_t{from[i].bits} << 16); });
   }
   static Floats load(const Fp16* from) {
-    return lanes([&](int i) { return static_cast<float>(std::bit_cast<_Float16>(from[i].bits)); });
+    return lanes([&](int i) { return static_cast<float>(std::bit_cast<Half>(from[i].bits)); });
   }
   static Floats load(const int8_t* from) {
     return lanes([&](int i) { return static_cast<float>(from[i]); });
@@ -53,7 +54,7 @@ struct Floats {
     }
   }
   void store(Fp16* to) const {
-    for (int i = 0; i < kWidth; ++i) to[i].bits = std::bit_cast<uint16_t>(static_cast<_Float16>(v[i]));
+    for (int i = 0; i < kWidth; ++i) to[i].bits = std::bit_cast<uint16_t>(static_cast<Half>(v[i]));
   }
 
   // This vector where words[lane] >= threshold, else zero.

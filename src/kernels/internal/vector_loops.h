@@ -2,6 +2,7 @@
 // a different type in every unit: no function here is ever shared between instruction sets.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace espalier::kernels {
