@@ -1,5 +1,5 @@
-// bf16 products on BFDOT (Arm's FEAT_BF16: Neoverse V1 and later, Apple M2): each group of 4 rows by 16 columns of C stays
-// in 16 registers while the depth runs.
+// bf16 products on BFDOT (Arm's FEAT_BF16: Neoverse V1 and later, Apple M2): each group of 4 rows by 16 columns of C
+// stays in 16 registers while the depth runs.
 #include <arm_neon.h>
 
 #include <cstddef>

@@ -19,18 +19,18 @@ class SharedFolderCommand : public Command {
 };
 
 TEST_F(SharedFolderCommand, TheUmaskDecides) {
-  const Outcome outcome = bash(concat("set -e; export OMP_WAIT_POLICY=passive; mkdir -m 2775 runs; umask 002; ",
-                                      train("--save runs/ours --train-iters 4"),
-                                      train("--save runs/ours --load runs/ours --train-iters 6"),
-                                      "espalier preprocess --input ", root(),
-                                      "/tests/data/owt-20.jsonl --output-prefix data/text --tokenizer-type "
-                                      "GPT2BPETokenizer --vocab-file ",
-                                      root(), "/tests/data/gpt2-tiny/vocab.json --merge-file ", root(),
-                                      "/tests/data/gpt2-tiny/merges.txt --append-eod >/dev/null; ",
-                                      "find runs cache data ! -type l ! -perm -g+w; find runs -type d ! -perm -g+s; "
-                                      "umask 077; ",
-                                      train("--save mine/run --train-iters 2"), "find mine -perm /g+rwx,o+rwx; ",
-                                      "find runs mine -name model* -o -name metrics.jsonl | wc -l"));
+  const Outcome outcome =
+      bash(concat("set -e; export OMP_WAIT_POLICY=passive; mkdir -m 2775 runs; umask 002; ",
+                  train("--save runs/ours --train-iters 4"), train("--save runs/ours --load runs/ours --train-iters 6"),
+                  "espalier preprocess --input ", root(),
+                  "/tests/data/owt-20.jsonl --output-prefix data/text --tokenizer-type "
+                  "GPT2BPETokenizer --vocab-file ",
+                  root(), "/tests/data/gpt2-tiny/vocab.json --merge-file ", root(),
+                  "/tests/data/gpt2-tiny/merges.txt --append-eod >/dev/null; ",
+                  "find runs cache data ! -type l ! -perm -g+w; find runs -type d ! -perm -g+s; "
+                  "umask 077; ",
+                  train("--save mine/run --train-iters 2"), "find mine -perm /g+rwx,o+rwx; ",
+                  "find runs mine -name model* -o -name metrics.jsonl | wc -l"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   // No file is named, and at least the metrics of both runs were there to be looked at.
   EXPECT_EQ(outcome.output.find_first_not_of("0123456789\n"), std::string::npos) << outcome.output;

@@ -1,5 +1,6 @@
 // Loaded before other libraries (LD_PRELOAD): the time of day is as many seconds ahead as the 8 bytes of the file
-// MOVED_CLOCK say, as if somebody set the machine's clock while programs run. Clocks that measure intervals are left alone.
+// MOVED_CLOCK say, as if somebody set the machine's clock while programs run. Clocks that measure intervals are left
+// alone.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -76,8 +76,10 @@ struct NeonFloat {
   static void transpose_block(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
     const uint32x4_t a = vld1q_u32(from), b = vld1q_u32(from + from_stride), c = vld1q_u32(from + 2 * from_stride),
                      d = vld1q_u32(from + 3 * from_stride);
-    const uint64x2_t ab_even = vreinterpretq_u64_u32(vtrn1q_u32(a, b)), ab_odd = vreinterpretq_u64_u32(vtrn2q_u32(a, b));
-    const uint64x2_t cd_even = vreinterpretq_u64_u32(vtrn1q_u32(c, d)), cd_odd = vreinterpretq_u64_u32(vtrn2q_u32(c, d));
+    const uint64x2_t ab_even = vreinterpretq_u64_u32(vtrn1q_u32(a, b)),
+                     ab_odd = vreinterpretq_u64_u32(vtrn2q_u32(a, b));
+    const uint64x2_t cd_even = vreinterpretq_u64_u32(vtrn1q_u32(c, d)),
+                     cd_odd = vreinterpretq_u64_u32(vtrn2q_u32(c, d));
     vst1q_u32(to, vreinterpretq_u32_u64(vtrn1q_u64(ab_even, cd_even)));
     vst1q_u32(to + to_stride, vreinterpretq_u32_u64(vtrn1q_u64(ab_odd, cd_odd)));
     vst1q_u32(to + 2 * to_stride, vreinterpretq_u32_u64(vtrn2q_u64(ab_even, cd_even)));

@@ -100,9 +100,8 @@ inline Floats abs(Floats a) {
   return Floats::quarters([&](int i) { return vabsq_f32(a.v[i]); });
 }
 inline Floats negative_abs(Floats a) {
-  return Floats::quarters([&](int i) {
-    return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a.v[i]), vdupq_n_u32(0x80000000)));
-  });
+  return Floats::quarters(
+      [&](int i) { return vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a.v[i]), vdupq_n_u32(0x80000000))); });
 }
 inline Floats select_positive(Floats x, Floats yes, Floats no) {
   return Floats::quarters([&](int i) { return vbslq_f32(vcgtzq_f32(x.v[i]), yes.v[i], no.v[i]); });
@@ -118,8 +117,7 @@ inline Floats swap_pairs(Floats a) {
 }
 // The low nine bits of each lane moved to where a float has its sign and exponent.
 inline Floats low_bits_to_exponent(Floats a) {
-  return Floats::quarters(
-      [&](int i) { return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a.v[i]), 23)); });
+  return Floats::quarters([&](int i) { return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a.v[i]), 23)); });
 }
 inline float first_lane(Floats a) { return vgetq_lane_f32(a.v[0], 0); }
 // Halves are added until one lane is left.

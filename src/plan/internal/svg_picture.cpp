@@ -10,10 +10,14 @@ constexpr double kGap = 3;  // between two rows
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
-    if (c == '<') result += "&lt;";
-    else if (c == '>') result += "&gt;";
-    else if (c == '&') result += "&amp;";
-    else result += c;
+    if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '&')
+      result += "&amp;";
+    else
+      result += c;
   }
   return result;
 }
@@ -67,8 +71,7 @@ std::string SvgPicture::document(const std::string& style) const {
   return concat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height,
                 "\" viewBox=\"0 0 ", width, " ", height, "\">\n<style>text{font:12px sans-serif;fill:#222}",
                 ".h{font-weight:bold}.n{fill:#fff;font-size:11px;text-anchor:middle}.l{stroke:#c00;stroke-width:2}",
-                style, colours_, "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", body_,
-                "</svg>\n");
+                style, colours_, "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", body_, "</svg>\n");
 }
 
 }  // namespace espalier::plan::internal

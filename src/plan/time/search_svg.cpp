@@ -1,5 +1,5 @@
-// The picture that `espalier plan --search --svg` writes: where the time of a step goes in the fastest layouts, and what
-// they need of a device's memory.
+// The picture that `espalier plan --search --svg` writes: where the time of a step goes in the fastest layouts, and
+// what they need of a device's memory.
 #include <algorithm>
 #include <array>
 
@@ -74,8 +74,8 @@ void draw_memory(const SearchResult& result, const SearchSpace& space, SvgPictur
 
 std::string to_svg(const SearchResult& result, const SearchSpace& space) {
   SvgPicture picture(kLeft);
-  picture.heading(concat(result.num_tried, " ways to use ", space.num_devices, " devices: ", result.num_fitting,
-                         " fit", result.best.empty() ? "" : concat("; the fastest ", result.best.size(), " of them")));
+  picture.heading(concat(result.num_tried, " ways to use ", space.num_devices, " devices: ", result.num_fitting, " fit",
+                         result.best.empty() ? "" : concat("; the fastest ", result.best.size(), " of them")));
   if (!result.best.empty()) {
     draw_times(result, picture);
     draw_memory(result, space, picture);
