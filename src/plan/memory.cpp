@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "plan/stage_params.h"
+#include "plan/sum_tree.h"
 #include "plan/zero_ranges.h"
 #include "spec/optimizer.h"
 #include "spec/state_storage.h"
@@ -101,6 +102,31 @@ SharedBytes shared_bytes(const spec::FlatLayout& layout, double element, const s
   return bytes;
 }
 
+// What sums in canonical order need beside the gradients: partial sums from micro-batch to micro-batch, and for a
+// moment what all ranks send of a unit or a section, and what several depths use, which is whole as long as a
+// micro-batch's backward pass (dist/internal/ordered_sum.h).
+SharedBytes canonical_bytes(const RunShape& run, const spec::FlatLayout& layout, const spec::Sharing& sharing) {
+  const int64_t replicas = run.grid.data, all = run.num_micro_batches() * replicas;
+  const double flat = kFp32 * static_cast<double>(layout.size), sharers = static_cast<double>(sharing.num_ranks);
+  if (sharing.stage < ZeroStage::kGradients) {
+    size_t rounds = 0;
+    for (const std::vector<SumNode>& nodes : nodes_of_replicas(all, replicas)) rounds = std::max(rounds, nodes.size());
+    const double unit = std::min(flat, kFp32 * static_cast<double>(ZeroShape{}.unit_elements));
+    // Received, added up, and gathered again.
+    return {.kept = flat * static_cast<double>(most_sums_kept_of_replicas(all, replicas)),
+            .passing = sharing.num_ranks > 1 ? unit * static_cast<double>(rounds + 2) : 0};
+  }
+  SharedBytes bytes{.kept = flat / sharers * static_cast<double>(run.grid.context * most_sums_kept(0, all + 1))};
+  double largest = 0;
+  for (const spec::FlatSection& section : layout.sections) {
+    const double whole = kFp32 * static_cast<double>(section.count());
+    largest = std::max(largest, whole);
+    if (section.is_shared && spec::gradients_come_and_go(section, sharing)) bytes.passing += whole;
+  }
+  bytes.passing += largest;
+  return bytes;
+}
+
 StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_t stage,
                          const std::vector<Action>& table, ProductKind products) {
   const int64_t sharers = run.num_sharers();
@@ -120,6 +146,11 @@ StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_
       parameter_bytes(precision, run.zero_stage, sharers, *run.optimizer, element_shares(specs, shard)).optimizer *
       flat;
   memory.gathered = gradients.passing;
+  if (run.canonical_reduction) {
+    const SharedBytes sums = canonical_bytes(run, layout, sharing);
+    memory.gradients += sums.kept;
+    memory.gathered += sums.passing;
+  }
 
   const auto chunks = [&](double layer_weights) {
     std::vector<PartActivations> parts;
