@@ -84,8 +84,8 @@ void run_step(GradReducer& reducer, tensor::ParamSet& params, const Grid& grid, 
     const int64_t number = takes_turns ? round * replicas + replica : replica * count + round;
     const auto add = [&](tensor::Param& param, int64_t use) {
       params.grad_queue().push(param, [&, use] {
-        param.grad.add_(source(param, param.grad.sizes(), number, grid.context.rank(),
-                               definition.tensor_of(*param.spec), use));
+        param.grad.add_(
+            source(param, param.grad.sizes(), number, grid.context.rank(), definition.tensor_of(*param.spec), use));
       });
     };
     if (grid.shape.pipeline == 1) add(params.at("embedding"), 1);

@@ -23,10 +23,10 @@ TEST(ExactSquares, OfFewNumbersAreWhatTheyAre) {
   EXPECT_EQ(exact({3, -4}), 25);
   EXPECT_EQ(exact({0x1p-149f}), 0x1p-298);
   EXPECT_EQ(exact({0x1.8p-130f, 0x1p-149f}), 0x1.2p-259 + 0x1p-298);
-  EXPECT_EQ(exact({0x1p64f, 0x1p-10f}), 0x1p128);                     // 148 bits lower: rounded away
-  EXPECT_EQ(exact({0x1p27f, 1, 1}), 0x1p54 + 2);                      // to even
-  EXPECT_EQ(exact({0x1p27f, 1, 1, 0x1p-149f}), 0x1p54 + 4);           // a little more than half of the last bit
-  EXPECT_EQ(exact({0x1p27f, 1}), 0x1p54);                             // less than half
+  EXPECT_EQ(exact({0x1p64f, 0x1p-10f}), 0x1p128);            // 148 bits lower: rounded away
+  EXPECT_EQ(exact({0x1p27f, 1, 1}), 0x1p54 + 2);             // to even
+  EXPECT_EQ(exact({0x1p27f, 1, 1, 0x1p-149f}), 0x1p54 + 4);  // a little more than half of the last bit
+  EXPECT_EQ(exact({0x1p27f, 1}), 0x1p54);                    // less than half
   const float largest = std::numeric_limits<float>::max();
   EXPECT_EQ(exact({largest, largest}), 2 * static_cast<double>(largest) * static_cast<double>(largest));
 }

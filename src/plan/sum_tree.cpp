@@ -55,4 +55,11 @@ int64_t most_sums_kept_of_replicas(int64_t num_micro_batches, int64_t num_replic
   return most;
 }
 
+int64_t most_sums_kept_between_rounds(int64_t num_rounds, int64_t num_replicas) {
+  size_t most = 0;
+  for (int64_t round = 0; round < num_rounds; ++round)
+    most = std::max(most, whole_nodes(0, round * num_replicas).size());
+  return static_cast<int64_t>(most);
+}
+
 }  // namespace espalier::plan

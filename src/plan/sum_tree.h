@@ -37,4 +37,8 @@ int64_t most_sums_kept(int64_t begin, int64_t end);
 // The same of the replica that keeps most.
 int64_t most_sums_kept_of_replicas(int64_t num_micro_batches, int64_t num_replicas);
 
+// Where replicas take turns, and every rank adds what all of them have: the sums kept at most while a round is
+// computed.
+int64_t most_sums_kept_between_rounds(int64_t num_rounds, int64_t num_replicas);
+
 }  // namespace espalier::plan

@@ -41,6 +41,8 @@ TEST(SumTree, AsManySumsAreKeptAsTheTreeIsDeep) {
   EXPECT_EQ(most_sums_kept(0, 64), 6);
   EXPECT_EQ(most_sums_kept(5, 11), 3);
   EXPECT_EQ(most_sums_kept_of_replicas(22, 2), 4);
+  EXPECT_EQ(most_sums_kept_between_rounds(8, 2), 3);  // after 14 of 16
+  EXPECT_EQ(most_sums_kept_between_rounds(1, 16), 0);
 }
 
 }  // namespace

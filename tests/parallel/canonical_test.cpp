@@ -96,9 +96,7 @@ TEST_F(CanonicalRun, HasTheSameBitsWhileTheBatchGrows) {
   EXPECT_EQ(different_tensors(folder_ / ("one" + last), folder_ / ("three" + last)), Words());
   EXPECT_EQ(different_tensors(folder_ / ("one" + last), folder_ / ("two" + last)), Words());
 }
-TEST_F(CanonicalRun, HasTheSameBitsWithEveryOtherAxis) {
-  expect_equal({"tp2sp", "tp2dp2sp", "tp2dp3zero2sp"}, {});
-}
+TEST_F(CanonicalRun, HasTheSameBitsWithEveryOtherAxis) { expect_equal({"tp2sp", "tp2dp2sp", "tp2dp3zero2sp"}, {}); }
 TEST_F(CanonicalRun, HasTheSameBitsWithContexts) { expect_equal({"cp2", "cp2dp2", "cp2dp3zero2"}, {}); }
 TEST_F(CanonicalRun, HasTheSameBitsWithStages) { expect_equal({"pp2", "pp2dp2", "pp2dp3zero1"}, {"--bf16"}); }
 

@@ -191,12 +191,13 @@ TEST(Memory, SumsInCanonicalOrderAreKept) {
   EXPECT_DOUBLE_EQ(of_each(memory(canonical, 1), memory("", 1)), 4);
   EXPECT_DOUBLE_EQ(of_each(memory(canonical, 4), memory("", 4)), 2);
   EXPECT_DOUBLE_EQ(of_each(memory(canonical, 16), memory("", 16)), 0);
-  // Of 0 to 16 micro-batches 15 are the most sums, 4; a rank has half of the elements, of which norms are whole.
+  // After 14 of the 16 micro-batches there are three sums, of half of the elements.
   const StageMemory shared = memory(canonical + "--zero-stage 2", 2), plain = memory("--zero-stage 2", 2);
   const double whole = memory("--zero-stage 1", 2).gradients;
-  EXPECT_NEAR((shared.gradients - plain.gradients) / whole, 4 / 2.0, 0.02);
+  EXPECT_NEAR((shared.gradients - plain.gradients) / whole, 3 / 2.0, 0.02);
   EXPECT_GT(shared.gathered, plain.gathered);
-  EXPECT_GT(memory(canonical, 4).gathered, 0);
+  // Of a unit what four ranks send, and the sums of a quarter.
+  EXPECT_GE(memory(canonical, 4).workspace, whole * (1 + 3 / 4.0));
 }
 
 // The flags of the run (bigscience/train/tr11-176B-ml, tr11-176B-ml.slurm). Published: 176,247,271,424 parameters,
