@@ -83,7 +83,11 @@ class Launcher {
           log_warning(
               "stopped before the ranks started again: copies of their state in memory, if there were any, are ",
               "lost; the newest checkpoint is what remains");
-        return ending_signal_ != 0 ? 128 + ending_signal_ : 0;
+        if (ending_signal_ != 0) return 128 + ending_signal_;
+        if (!meeting_->is_over_badly()) return 0;
+        log_warning(
+            "the run has ended while this machine waited: another launcher failed for good, or was told to stop");
+        return static_cast<int>(ExitCode::kLostPeer);
       }
       const std::optional<int> exit_code = run_round(*round);
       if (!exit_code) continue;
@@ -398,7 +402,7 @@ class Launcher {
   }
 
   int end_by_signal(const WorkerGroup& group) const {
-    try_to_tell([this] { meeting_->report_over(); });
+    try_to_tell([&] { meeting_->report_over(group.all_well()); });
     if (group.all_well()) return 0;
     for (const Failure& failure : group.failures())
       if (!failure.error_file.empty()) return report(group.failures());
@@ -456,7 +460,7 @@ class Launcher {
       wait_before_restart(decision.wait_seconds);
       return std::nullopt;
     }
-    try_to_tell([this] { meeting_->report_over(); });
+    try_to_tell([this] { meeting_->report_over(/*well=*/false); });
     if (!decision.alike.empty() && round.node == 0) say_cause(decision.alike, run_folder);
     if (group.any_failed() || round.node == 0) return report(failures);
     log_info("rank ", cause.rank, " on ", cause.host, " failed first (", describe(cause),

@@ -214,7 +214,9 @@ void NodeMeeting::ask_to_regroup() { store_.compare_set(key("regroup"), "", "yes
 
 void NodeMeeting::forget_to_regroup() { store_.set(key("regroup"), "no"); }
 
-void NodeMeeting::report_over() { store_.set(kOverKey, ""); }
+void NodeMeeting::report_over(bool well) { store_.compare_set(kOverKey, "", well ? kRoundDone : kRoundFailed); }
+
+bool NodeMeeting::is_over_badly() { return store_.check({kOverKey}) && store_.get(kOverKey, 10s) == kRoundFailed; }
 
 void NodeMeeting::wait_until_over(const std::function<bool()>& is_cancelled) {
   stop_watching();
@@ -312,7 +314,7 @@ void NodeMeeting::stop_watching() {
 void NodeMeeting::report_done() {
   if (store_.add(key("done"), 1) != std::ssize(nodes_)) return;
   const bool regroups = store_.compare_set(key("regroup"), "", "no") == "yes";
-  if (!regroups) report_over();
+  if (!regroups) report_over(/*well=*/true);
   store_.compare_set(round_over_key(round_), "", regroups ? kRoundRegroups : kRoundDone);
 }
 

@@ -76,8 +76,10 @@ class NodeMeeting {
   void report_stopped(const std::vector<Failure>& failures);
   // Of all machines, sorted by cause; waits at most that long for the others to stop.
   std::vector<Failure> collect_failures(double patience_seconds);
-  // No round follows: for machines that wait.
-  void report_over();
+  // No round follows: for machines that wait. `well`: the job has done what it was to do, or has stopped as it was
+  // told.
+  void report_over(bool well);
+  bool is_over_badly();
   // Of a machine that takes part no more, but hosts the rendezvous store.
   void wait_until_over(const std::function<bool()>& is_cancelled);
 

@@ -169,10 +169,10 @@ TEST_F(Elastic, ALostMachineIsDoneWithoutAndTakenBackWhenItReturns) {
     ASSERT_TRUE(wait_until(60, [&] { return !one->runs(); })) << one->said();
     EXPECT_EQ(one->exit_code(), 0) << one->said();
   }
-  expect_in_order(alpha->said(), {"starting 3 ranks on 3 machines", "the launcher on gamma (pid ",
-                                  "starting 2 ranks again on 2 machines",
-                                  "gamma waits to take part: the run saves and starts again with it",
-                                  "starting 3 ranks again on 3 machines"});
+  expect_in_order(
+      alpha->said(),
+      {"starting 3 ranks on 3 machines", "the launcher on gamma (pid ", "starting 2 ranks again on 2 machines",
+       "gamma waits to take part: the run saves and starts again with it", "starting 3 ranks again on 3 machines"});
   expect_equal(training("straight", 12, flags));
 }
 
