@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,10 @@ namespace espalier {
 
 struct TrainingCheck {
   int64_t num_nodes = 1, ranks_of_node = 1;
-  bool runs_here = true;       // on this machine or one like it: its memory has to suffice
-  bool shows_options = false;  // on stdout, as --validate-only does
+  std::optional<int64_t> num_ranks = {};  // of all machines, where they have different numbers
+  bool runs_here = true;                  // on this machine or one like it: its memory has to suffice
+  bool shows_options = false;             // on stdout, as --validate-only does
+  bool is_silent = false;                 // only the exit code is wanted
 };
 
 // Runs `espalier WORDS --validate-only`, words being train gpt ..., for the ranks of one of those machines; problems go

@@ -87,6 +87,11 @@ dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironm
                      const StopSignals& signals) {
   const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
   log_info("computing on ", compute.description);
+  if (!compute.device.is_cpu() && config.parallel.canonical_reduction)
+    throw UserError(
+        "--canonical-reduction is of runs on the CPU: kernels of a GPU add some gradients in any order. Give --device "
+        "cpu, or leave it out.",
+        ExitCode::kUsage);
   if (place.world_size == 1) {
     dist::Grid grid;
     grid.device = compute.device;

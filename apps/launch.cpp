@@ -1,5 +1,7 @@
 // espalier launch: reads torchrun's flags, has the ranks' command checked once, and starts the ranks.
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
@@ -52,6 +54,28 @@ void record_crash(const launch::Incident& incident) {
   }
 }
 
+// Whether the run can be divided over any number of machines from --nnodes MIN:MAX.
+bool fits_some_machines(const Words& words, const launch::LaunchOptions& options) {
+  for (int64_t count = options.max_nodes; count >= options.min_nodes; --count)
+    if (check_training(words, {.num_nodes = count, .ranks_of_node = options.num_local_ranks, .is_silent = true}) == 0)
+      return true;
+  return false;
+}
+
+// The same batch on whatever machines there are.
+void let_machines_change(const Words& words, const launch::LaunchOptions& options, launch::RankProgram& program) {
+  if (options.min_nodes == options.max_nodes) return;
+  program.goes_on_after_stop = goes_on_where_it_stopped(words);
+  program.fits = [words, ranks_of_node = options.num_local_ranks,
+                  known = std::make_shared<std::map<int64_t, bool>>()](int64_t num_ranks) {
+    const auto [entry, is_new] = known->try_emplace(num_ranks);
+    if (is_new)
+      entry->second =
+          check_training(words, {.ranks_of_node = ranks_of_node, .num_ranks = num_ranks, .is_silent = true}) == 0;
+    return entry->second;
+  };
+}
+
 const char* event_of(launch::Incident::Kind kind) {
   return kind == launch::Incident::Kind::kFailure ? "failure" : "hang";
 }
@@ -93,12 +117,13 @@ int launch_main(const Words& arguments) {
   if (program.command.front().ends_with("espalier-engine")) {
     const Words words = canonical_words(options->program);
     const bool only_checks = asks_for_validation(words);
-    if (only_checks || options->min_nodes == options->max_nodes) {
-      const TrainingCheck check{
-          .num_nodes = options->max_nodes, .ranks_of_node = options->num_local_ranks, .shows_options = only_checks};
+    const TrainingCheck check{
+        .num_nodes = options->max_nodes, .ranks_of_node = options->num_local_ranks, .shows_options = only_checks};
+    if (only_checks || options->min_nodes == options->max_nodes || !fits_some_machines(words, *options)) {
       const int code = check_training(words, check);
       if (code != 0 || only_checks) return code;
     }
+    let_machines_change(words, *options, program);
   }
   std::optional<LaunchedPage> page;
   if (options->page) page.emplace(*options->page, canonical_words(options->program));

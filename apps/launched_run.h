@@ -10,4 +10,7 @@ namespace espalier {
 // UserError where something else runs, or nothing is saved.
 std::string save_folder_of(const std::vector<std::string>& words, const std::string& option);
 
+// Whether the run loads from where it saves: started again, it goes on. False of what trains nothing.
+bool goes_on_where_it_stopped(const std::vector<std::string>& words);
+
 }  // namespace espalier

@@ -70,6 +70,9 @@ void add_distributed(OptionTable& table, spec::GridShape& grid, ParallelConfig& 
                    {{"fp32", GradReduceType::kFp32}, {"bf16", GradReduceType::kBf16}},
                    "type in which data-parallel ranks exchange gradients");
   table.add("--grad-reduce-in-bf16", parallel.grad_reduce_in_bf16, "the same as --grad-reduce-type bf16");
+  table.add("--canonical-reduction", parallel.canonical_reduction,
+            "add what micro-batches give in one order, whatever the number of data-parallel ranks: any number of them "
+            "trains the same weights to the bit");
   add_replicas(table, parallel);
   table
       .add_choice("--device", parallel.device,

@@ -272,6 +272,7 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   resolver.resolve_precision();
   resolver.resolve_pipeline();
   resolver.resolve_zero();
+  resolver.check_canonical();
   resolver.resolve_optimizer();
   resolver.resolve_batch();
   resolver.resolve_recompute();
@@ -328,6 +329,7 @@ plan::RunShape run_shape(const RunConfig& config) {
           .zero_stage = parallel.zero_stage,
           .zero_reason = parallel.zero_reason,
           .grad_reduce_type = parallel.grad_reduce_type,
+          .canonical_reduction = parallel.canonical_reduction,
           .optimizer = &optimizer,
           .passes_per_step = 1 + estimates,
           .z_loss = training.z_loss > 0,

@@ -129,6 +129,25 @@ void Resolver::resolve_zero() {
                   " are mutually exclusive; give one");
 }
 
+// What adds the gradients of several micro-batches before anybody can tell them apart, or rounds sums of some of them.
+void Resolver::check_canonical() {
+  const ParallelConfig& parallel = config_.parallel;
+  if (!parallel.canonical_reduction) return;
+  if (parallel.num_chunks > 1)
+    problems_.add("--canonical-reduction needs stages of one part, and ",
+                  origin("--num-layers-per-virtual-pipeline-stage"), " divides them; leave one out");
+  if (parallel.pipeline_schedule == ScheduleKind::kZeroBubble)
+    problems_.add(
+        "--canonical-reduction needs the gradients of one micro-batch after another, and "
+        "--enable-zbh1-pipeline puts some of them off; leave one out");
+  if (parallel.grad_reduce_type == GradReduceType::kBf16)
+    problems_.add(
+        "--canonical-reduction needs sums that are not rounded on their way: --grad-reduce-type fp32 instead "
+        "of bf16");
+  if (parallel.device == Device::kCuda)
+    problems_.add("--canonical-reduction is of runs on the CPU, and ", origin("--device"), " is not; leave one out");
+}
+
 }  // namespace internal
 
 void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems) {

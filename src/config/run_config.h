@@ -169,6 +169,7 @@ struct ParallelConfig {
   // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.
   GradReduceType grad_reduce_type = GradReduceType::kFp32;
   bool grad_reduce_in_bf16 = false;  // NVIDIA's flag for the same
+  bool canonical_reduction = false;  // sums over samples in one order whatever the number of replicas
   // Steps between comparisons of what must be equal on all ranks; 0: only in the first three steps and before each
   // save, which are always compared.
   int64_t check_replicas = 0;

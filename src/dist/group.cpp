@@ -168,13 +168,22 @@ Pending Group::start_reduce_scatter_into(const at::Tensor& part, const at::Tenso
 
 at::Tensor Group::all_to_all(const at::Tensor& values) const {
   if (size() == 1) return values;
-  ESPALIER_CHECK(values.dim() > 0 && values.size(0) == size(), values.sizes(), " over ", size(), " ranks");
   const at::Tensor result = at::empty_like(values);
-  start("all-to-all", {result, values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+  start_all_to_all_into(result, values).wait();
+  return result;
+}
+
+Pending Group::start_all_to_all_into(const at::Tensor& result, const at::Tensor& values) const {
+  ESPALIER_CHECK(values.dim() > 0 && values.size(0) == size() && result.sizes() == values.sizes(), values.sizes(),
+                 " to ", result.sizes(), " over ", size(), " ranks");
+  if (size() == 1) {
+    result.copy_(values);
+    return {};
+  }
+  return start("all-to-all", {result, values}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     std::vector<int64_t> equal_parts;
     return backend.alltoall_base(tensors[0], tensors[1], equal_parts, equal_parts);
-  }).wait();
-  return result;
+  });
 }
 
 void Group::broadcast(const at::Tensor& values, int64_t root) const {

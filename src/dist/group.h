@@ -71,6 +71,7 @@ class Group {
   Pending start_reduce_scatter_into(const at::Tensor& part, const at::Tensor& values) const;
   // values [size, n, ...]: entry r goes to rank r; result: entry r came from rank r.
   at::Tensor all_to_all(const at::Tensor& values) const;
+  Pending start_all_to_all_into(const at::Tensor& result, const at::Tensor& values) const;
   void broadcast(const at::Tensor& values, int64_t root) const;
   void barrier() const;
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 
@@ -30,6 +31,10 @@ struct GradReducer::Unit {
   std::vector<const Group*> more;  // what this rank owns is summed over these as well
   int64_t num_open = 0;            // parameters that expect more additions in this step
   PendingSum pending;
+  // In canonical order:
+  SumStack sums;  // of the micro-batches before this one, up to ZeRO 1
+  PendingTree tree;
+  std::optional<LeafSum> leaves;  // from ZeRO 2 on
 };
 
 GradReducer::GradReducer(tensor::ParamSet& params, const Grid& grid, const ReduceOptions& options)
@@ -39,11 +44,13 @@ GradReducer::GradReducer(tensor::ParamSet& params, const Grid& grid, const Reduc
       shape_{.stage = grid.gradient.size() > 1 ? options.zero : ZeroStage::kNone,
              .num_ranks = grid.gradient.size(),
              .unit_elements = options.bucket_bytes / static_cast<int64_t>(sizeof(float))},
-      passing_grads_(params, grid.gradient, options.type, options.overlap),
+      passing_grads_(params, grid.gradient, options.type, options.overlap,
+                     options.canonical ? std::optional(gradient_ranks()) : std::nullopt),
       layers_(params, grid.gradient),
       additions_(params.params().size()),
       expected_(params.params().size(), kUnknown) {
   ESPALIER_CHECK(options.type == at::kFloat || options.type == at::kBFloat16, "gradients travel as ", options.type);
+  ESPALIER_CHECK(!options.canonical || options.type == at::kFloat, "canonical sums of ", options.type);
   const spec::Sharing& sharing = params.sharing();
   ESPALIER_CHECK(sharing.stage == shape_.stage && (!is_sharded() || sharing.num_ranks == shape_.num_ranks),
                  "the parameters are shared as for ZeRO ", static_cast<int>(sharing.stage), " by ", sharing.num_ranks,
@@ -81,6 +88,8 @@ void GradReducer::make_units() {
     if (!range.stages.empty()) unit.more.push_back(&grid_.shared_by(range.stages));
     const bool partial = range.replicated && (options_.sequence_parallel || range.use_is_split);
     if (partial && grid_.tensor.size() > 1) unit.more.push_back(&grid_.tensor);
+    if (options_.canonical && shape_.stage >= ZeroStage::kGradients && unit.grads.defined())
+      unit.leaves.emplace(gradient_ranks(), grid_.gradient);
     units_.push_back(std::move(unit));
   }
   units_of_.resize(params_.params().size());
@@ -121,6 +130,7 @@ void GradReducer::begin_step(int64_t num_micro_batches) {
   params_.zero_grad();
   passing_grads_.begin_step();
   num_micro_batches_ = num_micro_batches;
+  micro_batch_ = 0;
   num_unsent_ = units_.size();
   std::fill(additions_.begin(), additions_.end(), 0);
   for (Unit& unit : units_) unit.num_open = 0;
@@ -143,21 +153,76 @@ void GradReducer::on_added(const tensor::Param& param) {
 }
 
 void GradReducer::send_ready_units() {
+  if (options_.canonical && micro_batch_ + 1 < num_micro_batches_) return;
   while (num_unsent_ > 0 && units_[num_unsent_ - 1].num_open == 0) send(units_[--num_unsent_]);
 }
 
 void GradReducer::send(Unit& unit) {
+  if (options_.canonical) return send_canonical(unit);
   if (grid_.gradient.size() > 1 && unit.grads.defined())
     unit.pending = PendingSum(unit.grads, unit.own_of_all, grid_.gradient, options_.type);
 }
 
 void GradReducer::receive(Unit& unit) {
+  if (options_.canonical) {
+    if (travelling_ == &unit) receive_canonical(unit);
+    return sum_over_more(unit);
+  }
   if (unit.pending.active()) unit.pending.wait_into(unit.own_grads);
   for (const Group* group : unit.more)
     PendingSum(unit.own_grads, {0, unit.own.count()}, *group, options_.type).wait_into(unit.own_grads);
 }
 
+void GradReducer::end_micro_batch() {
+  if (!options_.canonical) return;
+  passing_grads_.end_micro_batch();
+  const bool is_last = micro_batch_ + 1 == num_micro_batches_;
+  for (Unit& unit : units_) {
+    if (!unit.grads.defined()) continue;
+    if (unit.leaves) {
+      unit.leaves->send(micro_batch_, unit.grads);
+      unit.leaves->receive();
+      unit.grads.zero_();
+    } else if (!is_last) {  // the last is added when its unit leaves
+      unit.sums.add({0, grid_.data.rank() * num_micro_batches_ + micro_batch_}, unit.grads);
+      unit.grads.zero_();
+    }
+  }
+  ++micro_batch_;
+}
+
+// One unit at a time, so that no more than one has what all ranks send.
+void GradReducer::send_canonical(Unit& unit) {
+  if (!unit.grads.defined() || unit.leaves) return;
+  const int64_t num_replicas = grid_.data.size(), all = num_replicas * num_micro_batches_;
+  const int64_t last = (grid_.data.rank() + 1) * num_micro_batches_ - 1;
+  std::vector<Summand> sums = unit.sums.add_last({0, last}, unit.grads);
+  if (num_replicas == 1) sums = {{{}, join_into_last(sums)}};
+  if (grid_.gradient.size() == 1) return;
+  if (travelling_ != nullptr) receive_canonical(*travelling_);
+  unit.tree = PendingTree(sums, plan::nodes_of_replicas(all, num_replicas), gradient_ranks(), grid_.gradient);
+  travelling_ = &unit;
+}
+
+void GradReducer::receive_canonical(Unit& unit) {
+  const at::Tensor part = unit.tree.wait();
+  travelling_ = nullptr;
+  if (is_sharded()) {
+    unit.own_grads.copy_(part);
+    return;
+  }
+  const at::Tensor all = grid_.gradient.all_gather(part);
+  unit.grads.copy_(all.narrow(0, 0, unit.grads.numel()));
+}
+
+void GradReducer::sum_over_more(Unit& unit) {
+  if (unit.leaves) unit.own_grads.copy_(unit.leaves->take());
+  for (const Group* group : unit.more) sum_in_order(unit.own_grads, *group);
+}
+
 void GradReducer::finish_step() {
+  ESPALIER_CHECK(!options_.canonical || micro_batch_ == num_micro_batches_, micro_batch_, " micro-batches of ",
+                 num_micro_batches_, " have ended");
   passing_grads_.finish_step();
   while (num_unsent_ > 0) send(units_[--num_unsent_]);
   for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) receive(*unit);

@@ -11,6 +11,10 @@
 // leaves while the backward pass is still running, as soon as its parameters have had all their additions; how many
 // that are per micro-batch is learned in the first step. What is summed does not depend on when it leaves.
 //
+// In canonical order (internal/ordered_sum.h) a step's sum has the same bits whatever the number of replicas: the
+// gradient of each micro-batch is a sum of its own, and these are added in the order of one tree. Up to ZeRO 1 replicas
+// have blocks of the step's micro-batches, from ZeRO 2 on they take turns (takes_turns).
+//
 // From ZeRO 2 on the gradients of a layer exist only while they are computed (internal/passing_grads.h), under
 // ZeRO 3 its values only while they are used (layer_gather.h). Both need one pipeline stage.
 #pragma once
@@ -22,6 +26,7 @@
 #include <vector>
 
 #include "dist/grid.h"
+#include "dist/internal/ordered_sum.h"
 #include "dist/internal/passing_grads.h"
 #include "dist/layer_gather.h"
 #include "plan/zero_ranges.h"
@@ -37,6 +42,7 @@ struct ReduceOptions {
   ZeroStage zero = ZeroStage::kNone;
   int64_t bucket_bytes = 40 << 20;  // of fp32 gradients in one exchange, about
   bool overlap = true;              // with the backward pass
+  bool canonical = false;           // --canonical-reduction; fp32, one chunk a stage, no deferred gradients
 };
 
 // Elements [begin, end) of a parameter's local tensor, which this rank updates.
@@ -61,6 +67,9 @@ class GradReducer {
 
   // Before the first forward pass of a step: gradients begin at zero.
   void begin_step(int64_t num_micro_batches);
+  // In canonical order: all weight gradients of a micro-batch were added, and none of the next. Nothing else is done
+  // with it otherwise.
+  void end_micro_batch();
   // All weight gradients of the step were added. Returns when the gradients of all pieces are summed; under ZeRO those
   // of other elements are then undefined.
   void finish_step();
@@ -80,6 +89,10 @@ class GradReducer {
   void make_pieces();
   void on_added(const tensor::Param& param);
   void send_ready_units();
+  void send_canonical(Unit& unit);
+  void receive_canonical(Unit& unit);
+  void sum_over_more(Unit& unit);
+  GradientRanks gradient_ranks() const { return {grid_.context.size(), grid_.data.size()}; }
   void send(Unit& unit);
   void receive(Unit& unit);
   void learn();
@@ -96,6 +109,8 @@ class GradReducer {
 
   std::vector<std::vector<size_t>> units_of_;  // of each parameter
   int64_t num_micro_batches_ = 0;
+  int64_t micro_batch_ = 0;     // of this replica: how many have ended
+  Unit* travelling_ = nullptr;  // in canonical order: one at a time
   bool learned_ = false;
   std::vector<int64_t> additions_;  // of each parameter in this step
   std::vector<int64_t> expected_;   // of each parameter per micro-batch; kUnknown where micro-batches differ

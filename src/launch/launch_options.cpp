@@ -38,7 +38,11 @@ struct LaunchFlags {
 void add_rows(OptionTable& table, LaunchFlags& flags) {
   using Takes = OptionTable::Takes;
   table.group("ranks");
-  table.add("--nnodes", flags.nnodes, "machines, or MIN:MAX").value_name("N").common();
+  table
+      .add("--nnodes", flags.nnodes,
+           "machines, or MIN:MAX: the run goes on with those that are left, and takes in those that come")
+      .value_name("N")
+      .common();
   table.add("--nproc-per-node", flags.nproc_per_node, "ranks on this machine: a number, auto, cpu or gpu")
       .value_name("N")
       .common();

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -59,7 +61,8 @@ class Launcher {
     };
     if (program.is_ours) hold_snapshots();
     host_store();
-    meeting_ = std::make_unique<NodeMeeting>(options_, store_);
+    meeting_ =
+        std::make_unique<NodeMeeting>(options_, store_, options.min_nodes < options.max_nodes ? program.fits : nullptr);
   }
   ~Launcher() {
     meeting_.reset();
@@ -80,10 +83,16 @@ class Launcher {
           log_warning(
               "stopped before the ranks started again: copies of their state in memory, if there were any, are ",
               "lost; the newest checkpoint is what remains");
-        return ending_signal_ != 0 ? 128 + ending_signal_ : 0;
+        if (ending_signal_ != 0) return 128 + ending_signal_;
+        if (!meeting_->is_over_badly()) return 0;
+        log_warning(
+            "the run has ended while this machine waited: another launcher failed for good, or was told to stop");
+        return static_cast<int>(ExitCode::kLostPeer);
       }
       const std::optional<int> exit_code = run_round(*round);
-      if (exit_code) return *exit_code;
+      if (!exit_code) continue;
+      if (is_left_out_) stay_as_host();
+      return *exit_code;
     }
   }
 
@@ -174,18 +183,33 @@ class Launcher {
 
   void say_start(const Round& round) const {
     if (round.node != 0) return;
-    const std::string again =
-        round.number == 0 ? "" : concat(" again (restart ", restart_, " of ", options_.max_restarts, ")");
+    const std::string again = round.number == 0 ? ""
+                              : restart_ == 0
+                                  ? " again"  // with other machines
+                                  : concat(" again (restart ", restart_, " of ", options_.max_restarts, ")");
     log_info("starting ", round.world_size, round.world_size == 1 ? " rank" : " ranks", again, " on ",
              round.nodes.size(), round.nodes.size() == 1 ? " machine: " : " machines: ", program_.name,
              files_.folder_is_kept() ? "; the ranks' files are in " + files_.folder() : "");
   }
 
+  // Launchers decide alike about restarts: what they remember begins anew with a machine that does not remember it.
+  void forget_if_others(const Round& round) {
+    std::set<std::string> machines;
+    for (const Node& node : round.nodes) machines.insert(node.id);
+    const bool all_know = round.number == std::exchange(last_round_, round.number) + 1 &&
+                          std::includes(machines_.begin(), machines_.end(), machines.begin(), machines.end());
+    if (!all_know) restarts_ = RestartPolicy(options_.max_restarts), restart_ = 0;
+    machines_ = machines;
+  }
+
   // The launcher's exit code; nothing if the group is to start again.
   std::optional<int> run_round(const Round& round) {
+    forget_if_others(round);
     say_start(round);
     OutputPump pump;
     const WhereaboutsBoard board(options_.num_local_ranks);
+    is_regroup_asked_ = false;
+    first_step_.reset();
     HangWatch hangs(
         board, round.first_rank,
         {.shortest = program_.is_ours ? options_.hang_timeout_seconds : 0, .has_all_ranks = round.nodes.size() == 1});
@@ -193,9 +217,14 @@ class Launcher {
     std::unique_ptr<Control> control = serve_control(round, board);
     const RoundOutcome outcome = watch(round, board, group, hangs, control.get());
     control.reset();
-    if (outcome != RoundOutcome::kDone) stop(group);
+    const bool all_well = outcome == RoundOutcome::kDone || outcome == RoundOutcome::kRegroups;
+    if (!all_well) stop(group);
     pump.finish();
-    if (outcome == RoundOutcome::kDone) return 0;
+    if (outcome == RoundOutcome::kRegroups && ending_signal_ == 0) {
+      restart_ = 0;
+      return std::nullopt;
+    }
+    if (all_well) return 0;
     if (ending_signal_ != 0) return end_by_signal(group);
     if (outcome == RoundOutcome::kLostStore) return end_without_store(group);
     return end_or_restart(round, group, board.sight(0).folder);
@@ -232,6 +261,7 @@ class Launcher {
       if (group.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
         deadline = Clock::now() +
                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_after_failure()));
+      if (round.node == 0 && ending_signal_ == 0) take_in_waiting(board, group);
       const bool ended = group.num_running() == 0;
       if (ended && group.all_well() && !reported) {
         meeting_->report_done();
@@ -242,6 +272,26 @@ class Launcher {
       if (deadline && Clock::now() >= *deadline) return RoundOutcome::kFailed;
       if (ending_signal_ != 0) say_who_is_awaited(group);
     }
+  }
+
+  // Of a run on fewer machines than it may have: those that have come meanwhile, as soon as it has made a step of its
+  // own.
+  void take_in_waiting(const WhereaboutsBoard& board, const WorkerGroup& group) {
+    if (!program_.goes_on_after_stop || options_.min_nodes == options_.max_nodes) return;
+    const Sight sight = board.sight(0);
+    if (group.num_running() < std::ssize(group.pids()) || sight.phase != RunPhase::kTrain || is_regroup_asked_) return;
+    if (!first_step_) first_step_ = sight.step;
+    if (sight.step <= *first_step_ || Clock::now() - last_look_ < std::chrono::milliseconds(500)) return;
+    last_look_ = Clock::now();
+    const std::vector<Node> waiting = meeting_->larger_group(std::chrono::duration<double>(options_.last_call_seconds));
+    if (waiting.empty()) return;
+    std::string names;
+    for (const Node& node : waiting) names += concat(names.empty() ? "" : ", ", node.address);
+    log_info(names, waiting.size() == 1 ? " waits" : " wait", " to take part: the run saves and starts again with ",
+             waiting.size() == 1 ? "it" : "them");
+    meeting_->ask_to_regroup();
+    is_regroup_asked_ = true;
+    group.send(SIGTERM);
   }
 
   // The rank that the others wait for is killed: they hear of it at once; otherwise they would wait for many minutes.
@@ -313,6 +363,7 @@ class Launcher {
     }
     last_word_ = now;
     if (++num_endings_ == 1) {
+      try_to_tell([this] { meeting_->forget_to_regroup(); });
       group.send(signal);
       ending_signal_ = signal;
       if (const auto seconds = patience())
@@ -351,6 +402,7 @@ class Launcher {
   }
 
   int end_by_signal(const WorkerGroup& group) const {
+    try_to_tell([&] { meeting_->report_over(group.all_well()); });
     if (group.all_well()) return 0;
     for (const Failure& failure : group.failures())
       if (!failure.error_file.empty()) return report(group.failures());
@@ -377,6 +429,17 @@ class Launcher {
         program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
     RestartDecision decision = restarts_.decide(cause);
     if (is_refused) decision.starts_again = false;
+    if (!decision.starts_again && !is_refused && shrinks(round, cause)) {
+      if (round.node == 0 && !cause.lost_machine) tell_left_out(cause, run_folder, failures);
+      if (!cause.lost_machine && is_here(round, cause)) {
+        log_warning("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
+                    ") as often as is allowed: this machine takes part no more, the others go on without it");
+        is_left_out_ = true;
+        return report(failures);
+      }
+      restarts_ = RestartPolicy(options_.max_restarts);
+      decision = {.starts_again = true, .restart = 0, .trusts_memory = true, .alike = {}};
+    }
     restart_ = decision.restart;
     const std::string what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); ");
     if (round.node == 0)
@@ -397,11 +460,42 @@ class Launcher {
       wait_before_restart(decision.wait_seconds);
       return std::nullopt;
     }
+    try_to_tell([this] { meeting_->report_over(/*well=*/false); });
     if (!decision.alike.empty() && round.node == 0) say_cause(decision.alike, run_folder);
     if (group.any_failed() || round.node == 0) return report(failures);
     log_info("rank ", cause.rank, " on ", cause.host, " failed first (", describe(cause),
              "); the launcher there tells more");
     return exit_code_of(cause);
+  }
+
+  static bool is_here(const Round& round, const Failure& cause) {
+    return cause.rank >= round.first_rank && cause.rank < round.first_rank + round.nodes[round.node].num_ranks;
+  }
+
+  // Whether the machine of the failure is lost for good, and the others are enough. What a rank does by itself, it
+  // would do elsewhere as well.
+  bool shrinks(const Round& round, const Failure& cause) const {
+    const bool is_of_machine = cause.lost_machine || cause.signal != 0;
+    return is_of_machine && is_from_outside(cause) && std::ssize(round.nodes) > options_.min_nodes;
+  }
+
+  void tell_left_out(const Failure& cause, const std::string& run_folder, const std::vector<Failure>& failures) const {
+    tell({.what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
+                         ") as often as is allowed; the run goes on without that machine"),
+          .run_folder = run_folder,
+          .starts_again = true,
+          .failures = failures});
+  }
+
+  // The others need the rendezvous store.
+  void stay_as_host() {
+    if (!server_) return;
+    log_info("this launcher stays until the run is over, for its rendezvous store");
+    meeting_->wait_until_over([this] {
+      if (const auto signal = signals_.poll(); signal && internal::TakenSignals::ends(*signal))
+        ending_signal_ = *signal;
+      return ending_signal_ != 0;
+    });
   }
 
   // A signal that ends the launcher is heard when it meets the others, or here.
@@ -444,7 +538,12 @@ class Launcher {
   std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<NodeMeeting> meeting_;
   RestartPolicy restarts_;
-  int64_t restart_ = 0;                      // its number since a step was gained
+  int64_t restart_ = 0;             // its number since a step was gained
+  std::set<std::string> machines_;  // of the last round that this launcher took part in, by id
+  int64_t last_round_ = -1;
+  bool is_regroup_asked_ = false, is_left_out_ = false;
+  std::optional<int64_t> first_step_;        // of this round
+  Clock::time_point last_look_;              // for machines that wait
   std::optional<SnapshotMemory> snapshots_;  // from start to start
   std::atomic<bool> kill_is_asked_{false};
   int ending_signal_ = 0, num_endings_ = 0;

@@ -30,7 +30,11 @@ struct RankProgram {
   std::string name;  // in reports: "espalier train gpt"
   bool is_ours =
       true;  // meets in the launcher's rendezvous store; another program gets a free MASTER_PORT for one of its own
-  std::function<void(const Incident&)> on_incident;  // may be empty
+  std::function<void(const Incident&)> on_incident = {};  // may be empty
+  // Of runs on a changing number of machines (--nnodes MIN:MAX): whether it can run on so many ranks. Empty: on any.
+  std::function<bool(int64_t num_ranks)> fits = {};
+  // Told to stop it saves, and started again it goes on from there: machines that come late may be taken in.
+  bool goes_on_after_stop = false;
 };
 
 // Returns the exit code: 0 when all ranks ended well, that of the first rank that failed, 128 + signal when the

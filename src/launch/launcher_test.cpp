@@ -470,6 +470,34 @@ TEST_F(Machines, ALateMachineTakesPartInTheNextStart) {
   EXPECT_EQ(content(folder_ / "world0").substr(0, 2), "1\n");
 }
 
+TEST_F(Machines, OneThatWaitsHearsThatTheRunHasFailed) {
+  const std::string script = "echo > $FOLDER/ready; while [ ! -e $FOLDER/fail ]; do sleep 0.02; done; exit 4";
+  const Words options = {"--nnodes=1:2", "--rdzv-conf=last_call_timeout=0.2"};
+  Launched alpha(folder_, "a", at("alpha", options, script));
+  wait_for_file("ready");
+  Launched beta(folder_, "b", at("beta", options, script));
+  for (int tries = 0; tries < 2000 && beta.err().find("waits for their next start") == std::string::npos; ++tries)
+    std::this_thread::sleep_for(5ms);
+  std::ofstream(folder_ / "fail") << "now";
+  EXPECT_EQ(alpha.wait(30), 4) << alpha.err();
+  EXPECT_EQ(beta.wait(30), static_cast<int>(ExitCode::kLostPeer)) << beta.err();
+  EXPECT_NE(beta.err().find("the run has ended while this machine waited"), std::string::npos) << beta.err();
+}
+
+TEST_F(Machines, AKilledMachineIsDoneWithoutWhereFewerAreEnough) {
+  const std::string script =
+      "echo $WORLD_SIZE >> $FOLDER/world$RANK; if [ $WORLD_SIZE = 2 ]; then echo > $FOLDER/ready$RANK; sleep 100; fi";
+  const Words options = {"--nnodes=1:2", "--rdzv-conf=last_call_timeout=1"};
+  Launched alpha(folder_, "a", at("alpha", options, script));
+  std::this_thread::sleep_for(300ms);  // alpha hosts the rendezvous store
+  Launched beta(folder_, "b", at("beta", options, script));
+  wait_for_file("ready0");
+  wait_for_file("ready1");
+  beta.send(SIGKILL);
+  EXPECT_EQ(alpha.wait(20), 0) << alpha.err();
+  EXPECT_EQ(content(folder_ / "world0"), "2\n1\n");
+}
+
 TEST_F(Machines, SayWhoIsMissing) {
   Launched alpha(folder_, "a", at("alpha", {"--nnodes=2", "--rdzv-conf=join_timeout=4"}, "true"));
   EXPECT_EQ(alpha.wait(), static_cast<int>(ExitCode::kLostPeer));

@@ -26,6 +26,7 @@ using namespace std::chrono_literals;
 constexpr auto kLook = 50ms;          // between looks at who has come
 constexpr auto kTimeToConfirm = 60s;  // for those who are to take part
 constexpr const char* kRoundKey = "launch/round";
+constexpr const char* kOverKey = "launch/over";
 
 int free_port() { return internal::port_of(internal::listen_on("", 0)); }
 
@@ -61,6 +62,12 @@ std::vector<Node> nodes_from_text(const std::string& text) {
   return nodes;
 }
 
+int64_t num_ranks(const std::vector<Node>& nodes) {
+  int64_t count = 0;
+  for (const Node& node : nodes) count += node.num_ranks;
+  return count;
+}
+
 Failure gone(const Round& round) {
   const Node& node = round.nodes[round.node];
   Failure failure;
@@ -76,8 +83,8 @@ Failure gone(const Round& round) {
 
 }  // namespace
 
-NodeMeeting::NodeMeeting(const LaunchOptions& options, const RendezvousClient::Options& store)
-    : options_(options), store_(store), watched_(store) {
+NodeMeeting::NodeMeeting(const LaunchOptions& options, const RendezvousClient::Options& store, FitsRanks fits)
+    : options_(options), store_(store), watched_(store), fits_(std::move(fits)) {
   self_.address = options.local_address;
   if (self_.address.empty()) self_.address = options.is_single_node() ? "127.0.0.1" : internal::full_host_name();
   self_.pid = getpid();
@@ -103,7 +110,7 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
     ++round_;
   else
     round_ = store_.check({kRoundKey}) ? std::stoll(store_.get(kRoundKey, 10s)) : 0;
-  while (!is_cancelled()) {
+  while (!is_cancelled() && !store_.check({kOverKey})) {
     if (store_.check({key("world")})) {  // too late for this one
       if (!next_round_comes(is_cancelled)) return std::nullopt;
       continue;
@@ -123,6 +130,9 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
 // False if the job is over, or this launcher is told to stop.
 bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   log_info("the ranks are already running; this machine (", self_.address, ") waits for their next start");
+  store_.set(key("node/" + self_.id), to_json(self_).dump());
+  store_.leave_will({key("left/" + self_.id)}, {""});
+  store_.append(key("waiting"), self_.id + "\n");
   while (!is_cancelled()) {
     try {
       if (store_.get(round_over_key(round_), 500ms) == kRoundDone) return false;
@@ -135,9 +145,9 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   return false;
 }
 
-std::vector<Node> NodeMeeting::present_nodes() {
+std::vector<Node> NodeMeeting::nodes_in(const std::string& list) {
   std::vector<Node> nodes;
-  for (const std::string& id : split(store_.get(key("arrived"), 10s), '\n'))
+  for (const std::string& id : split(store_.get(key(list), 10s), '\n'))
     if (!id.empty() && !store_.check({key("left/" + id)}))
       nodes.push_back(node_from_json(Json::parse(store_.get(key("node/" + id), 10s))));
   return nodes;
@@ -177,40 +187,84 @@ std::string NodeMeeting::missing(const std::vector<Node>& nodes) const {
   return concat(who, " (", count, " of ", options_.max_nodes, " here: ", here, ")");
 }
 
+// In the order of their ranks: as many of the first of them as the program can run on; none if it cannot run on as many
+// as have to be there.
+std::vector<Node> NodeMeeting::largest_fitting(std::vector<Node> nodes) const {
+  nodes = number_nodes(std::move(nodes));
+  if (std::ssize(nodes) > options_.max_nodes) nodes.resize(static_cast<size_t>(options_.max_nodes));
+  for (; std::ssize(nodes) >= options_.min_nodes; nodes.pop_back())
+    if (!fits_ || fits_(num_ranks(nodes))) return nodes;
+  return {};
+}
+
+std::vector<Node> NodeMeeting::larger_group(std::chrono::duration<double> waited) {
+  if (!store_.check({key("waiting")})) return {};
+  std::vector<Node> waiting = nodes_in("waiting"), all = nodes_;
+  bool is_time = false;
+  for (const Node& node : waiting) {
+    const Clock::time_point since = waiting_since_.try_emplace(node.id, Clock::now()).first->second;
+    is_time = is_time || Clock::now() - since >= waited;
+  }
+  if (!is_time) return {};
+  all.insert(all.end(), waiting.begin(), waiting.end());
+  return num_ranks(largest_fitting(all)) > num_ranks(nodes_) ? waiting : std::vector<Node>{};
+}
+
+void NodeMeeting::ask_to_regroup() { store_.compare_set(key("regroup"), "", "yes"); }
+
+void NodeMeeting::forget_to_regroup() { store_.set(key("regroup"), "no"); }
+
+void NodeMeeting::report_over(bool well) { store_.compare_set(kOverKey, "", well ? kRoundDone : kRoundFailed); }
+
+bool NodeMeeting::is_over_badly() { return store_.check({kOverKey}) && store_.get(kOverKey, 10s) == kRoundFailed; }
+
+void NodeMeeting::wait_until_over(const std::function<bool()>& is_cancelled) {
+  stop_watching();
+  store_.leave_will({}, {});
+  while (!is_cancelled() && !store_.check({kOverKey})) std::this_thread::sleep_for(100ms);
+}
+
 // Whoever first sees that enough have come closes the list; what it wrote holds for all.
 std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
   const Clock::time_point start = Clock::now();
   Clock::time_point last_call = Clock::time_point::max();
   WaitReport report(std::chrono::duration<double>(options_.join_timeout_seconds));
-  while (!is_cancelled()) {
+  while (!is_cancelled() && !store_.check({kOverKey})) {
     if (store_.check({key("world")})) return nodes_from_text(store_.get(key("world"), 10s));
-    std::vector<Node> nodes = present_nodes();
+    const std::vector<Node> nodes = nodes_in("arrived");
     const int64_t count = std::ssize(nodes);
     if (count < options_.min_nodes)
       last_call = Clock::time_point::max();
     else if (last_call == Clock::time_point::max())
       last_call = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                      std::chrono::duration<double>(options_.last_call_seconds));
-    if (count >= options_.max_nodes || Clock::now() >= last_call) {
-      nodes = number_nodes(std::move(nodes));
-      if (count > options_.max_nodes) nodes.resize(static_cast<size_t>(options_.max_nodes));
-      return nodes_from_text(store_.compare_set(key("world"), "", to_text(nodes)));
+    if (count >= options_.max_nodes || Clock::now() >= last_call)
+      if (const std::vector<Node> chosen = largest_fitting(nodes); !chosen.empty())
+        return nodes_from_text(store_.compare_set(key("world"), "", to_text(chosen)));
+    if (Clock::now() - start <= std::chrono::duration<double>(options_.join_timeout_seconds)) {
+      report.look(missing(nodes));
+      std::this_thread::sleep_for(kLook);
+      continue;
     }
-    if (Clock::now() - start > std::chrono::duration<double>(options_.join_timeout_seconds))
-      throw UserError(concat("only ", count, " of ", options_.min_nodes, " machines came within ",
-                             format_duration(options_.join_timeout_seconds),
-                             " (--rdzv-conf join_timeout): missing are ", missing(nodes),
-                             ". Start espalier launch on all of them, with the same --rdzv-endpoint and --rdzv-id, ",
-                             "and check that they reach ", store_.options().address, ":", store_.options().port, "."),
-                      ExitCode::kLostPeer);
-    report.look(missing(nodes));
-    std::this_thread::sleep_for(kLook);
+    if (count >= options_.min_nodes)
+      throw UserError(
+          concat(count, " machines are here, and the run cannot be divided over them, nor over fewer down to ",
+                 options_.min_nodes, " (--nnodes): its global batch has to be a multiple of the micro-batch ",
+                 "size times the replicas"),
+          ExitCode::kUsage);
+    throw UserError(
+        concat("only ", count, " of ", options_.min_nodes, " machines came within ",
+               format_duration(options_.join_timeout_seconds), " (--rdzv-conf join_timeout): missing are ",
+               missing(nodes), ". Start espalier launch on all of them, with the same --rdzv-endpoint and --rdzv-id, ",
+               "and check that they reach ", store_.options().address, ":", store_.options().port, "."),
+        ExitCode::kLostPeer);
   }
   return {};
 }
 
 Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
   nodes_ = nodes;
+  waiting_since_.clear();
   Round round;
   round.number = round_;
   round.nodes = nodes;
@@ -238,8 +292,10 @@ Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
 void NodeMeeting::watch() {
   while (!leaving_) {
     try {
-      outcome_ =
-          watched_.get(round_over_key(round_), 500ms) == kRoundDone ? RoundOutcome::kDone : RoundOutcome::kFailed;
+      const std::string how = watched_.get(round_over_key(round_), 500ms);
+      outcome_ = how == kRoundDone       ? RoundOutcome::kDone
+                 : how == kRoundRegroups ? RoundOutcome::kRegroups
+                                         : RoundOutcome::kFailed;
       return;
     } catch (const RendezvousTimeout&) {
       continue;  // they run
@@ -256,7 +312,10 @@ void NodeMeeting::stop_watching() {
 }
 
 void NodeMeeting::report_done() {
-  if (store_.add(key("done"), 1) == std::ssize(nodes_)) store_.compare_set(round_over_key(round_), "", kRoundDone);
+  if (store_.add(key("done"), 1) != std::ssize(nodes_)) return;
+  const bool regroups = store_.compare_set(key("regroup"), "", "no") == "yes";
+  if (!regroups) report_over(/*well=*/true);
+  store_.compare_set(round_over_key(round_), "", regroups ? kRoundRegroups : kRoundDone);
 }
 
 void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "", kRoundFailed); }

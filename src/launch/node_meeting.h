@@ -3,13 +3,16 @@
 // A round is one start of the whole group. All through one rendezvous store, which the launcher at the endpoint hosts:
 //   join()       waits for enough machines and numbers them
 //   outcome()    says, while the ranks run, whether the round is over anywhere
+//   larger_group()  says which machines wait, without whom the round began and with whom more ranks could run
 //   report...()  ends it for everybody: when all are done, or at once when one has failed
 // The death of a launcher is noticed by its connection, and its round fails.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -35,11 +38,21 @@ struct Round {
   int64_t first_rank = 0, world_size = 0;
 };
 
-enum class RoundOutcome { kRunning, kDone, kFailed, kLostStore };
+enum class RoundOutcome {
+  kRunning,
+  kDone,
+  kFailed,
+  kLostStore,
+  kRegroups,  // all ranks have ended well, to start again with other machines
+};
+
+// Whether the program can run on so many ranks.
+using FitsRanks = std::function<bool(int64_t num_ranks)>;
 
 class NodeMeeting {
  public:
-  NodeMeeting(const LaunchOptions& options, const RendezvousClient::Options& store);
+  // `fits`: machines too many for it are left out, and wait. Empty: any number is right.
+  NodeMeeting(const LaunchOptions& options, const RendezvousClient::Options& store, FitsRanks fits = {});
   ~NodeMeeting();
 
   // Waits for the machines of the next round. Nothing if the job ended without this machine, or if `is_cancelled` says
@@ -49,6 +62,12 @@ class NodeMeeting {
   // Of the round that was joined last. Any time, cheap.
   RoundOutcome outcome() const { return outcome_; }
 
+  // Machines that wait for the next start, if they wait that long and more ranks could run with them; else none.
+  std::vector<Node> larger_group(std::chrono::duration<double> waited);
+  // The ranks are about to be told to stop, and the round is to be followed by another although they end well.
+  void ask_to_regroup();
+  void forget_to_regroup();  // the job is to end after all
+
   // This machine's ranks have ended well. The round is over when all have.
   void report_done();
   // A rank has failed here, or is about to be stopped: tells the other machines.
@@ -57,12 +76,19 @@ class NodeMeeting {
   void report_stopped(const std::vector<Failure>& failures);
   // Of all machines, sorted by cause; waits at most that long for the others to stop.
   std::vector<Failure> collect_failures(double patience_seconds);
+  // No round follows: for machines that wait. `well`: the job has done what it was to do, or has stopped as it was
+  // told.
+  void report_over(bool well);
+  bool is_over_badly();
+  // Of a machine that takes part no more, but hosts the rendezvous store.
+  void wait_until_over(const std::function<bool()>& is_cancelled);
 
  private:
   std::string key(const std::string& name) const;
-  std::vector<Node> present_nodes();
+  std::vector<Node> nodes_in(const std::string& list);  // but those that have left
   std::string missing(const std::vector<Node>& nodes) const;
   std::vector<Node> number_nodes(std::vector<Node> nodes) const;
+  std::vector<Node> largest_fitting(std::vector<Node> nodes) const;
   std::vector<Node> meet(const std::function<bool()>& is_cancelled);
   bool next_round_comes(const std::function<bool()>& is_cancelled);
   Round take_part(const std::vector<Node>& nodes);
@@ -71,9 +97,11 @@ class NodeMeeting {
 
   const LaunchOptions& options_;
   RendezvousClient store_, watched_;
+  FitsRanks fits_;
   Node self_;
   int64_t round_ = -1;
   std::vector<Node> nodes_;
+  std::map<std::string, std::chrono::steady_clock::time_point> waiting_since_;  // machines, by id
   std::atomic<RoundOutcome> outcome_ = RoundOutcome::kRunning;
   std::atomic<bool> leaving_ = false;
   std::thread watcher_;

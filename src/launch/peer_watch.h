@@ -32,5 +32,6 @@ class PeerWatch {
 std::string round_over_key(int64_t round);
 inline constexpr const char* kRoundDone = "done";
 inline constexpr const char* kRoundFailed = "failed";
+inline constexpr const char* kRoundRegroups = "regroups";  // all ranks have saved and ended, to start again
 
 }  // namespace espalier::launch

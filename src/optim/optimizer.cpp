@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/work_profile.h"
+#include "kernels/exact_squares.h"
 #include "kernels/optimizer_update.h"
 #include "spec/state_storage.h"
 
@@ -43,16 +44,42 @@ void exchange(at::Tensor& a, at::Tensor& b) {
 }
 
 // What a parameter of several stages has on one of them is meant for all; where it is a copy there are zeros.
-void add_up_shared(const dist::Grid::Shared& shared, tensor::ParamSet& params, std::vector<double>& squares) {
+void add_up_shared(const dist::Grid::Shared& shared, tensor::ParamSet& params, size_t num_numbers,
+                   std::vector<double>& squares) {
   std::map<std::string, size_t> places;  // in the same order on all stages
   for (const tensor::Param& param : params.params())
-    if (param.spec->stages == shared.stages) places[param.spec->name] = 2 * static_cast<size_t>(params.index_of(param));
+    if (param.spec->stages == shared.stages)
+      places[param.spec->name] = num_numbers * static_cast<size_t>(params.index_of(param));
   std::vector<double> values;
-  for (const auto& [name, at] : places) values.insert(values.end(), {squares[at], squares[at + 1]});
+  for (const auto& [name, at] : places)
+    for (size_t number = 0; number < num_numbers; ++number) values.push_back(squares[at + number]);
   values = shared.group.sum(values);
   auto value = values.begin();
-  for (const auto& [name, at] : places) squares[at] = *value++, squares[at + 1] = *value++;
+  for (const auto& [name, at] : places)
+    for (size_t number = 0; number < num_numbers; ++number) squares[at + number] = *value++;
 }
+
+// A sum of squares as numbers that may be added: one, or those of an exact sum.
+class Squares {
+ public:
+  explicit Squares(bool exact) : exact_(exact) {}
+  static size_t num_numbers(bool exact) { return exact ? kernels::ExactSquares::kNumNumbers : 1; }
+  static double value(bool exact, const double* numbers) {
+    return exact ? kernels::ExactSquares::value(numbers) : *numbers;
+  }
+  void add(const at::Tensor& values) {
+    if (exact_)
+      sum_.add(values);
+    else
+      rounded_ += kernels::sum_of_squares(values);
+  }
+  std::vector<double> numbers() const { return exact_ ? sum_.numbers() : std::vector<double>{rounded_}; }
+
+ private:
+  bool exact_;
+  double rounded_ = 0;
+  kernels::ExactSquares sum_;
+};
 }  // namespace
 
 Optimizer::Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid,
@@ -157,16 +184,22 @@ std::vector<double> Optimizer::sum_over_model(std::vector<double> values) const 
 
 Optimizer::Measures Optimizer::measure() const {
   Measures own;
+  Squares squares(config_.exact_norms);
   for (const State& state : states_) {
     const at::Tensor& grad = state.piece.grad;
     if (loss_scale_ && !kernels::all_finite(grad)) ++own.num_not_finite;
     if (!state.counts) continue;
-    if (measures_norm()) own.sum_of_squares += kernels::sum_of_squares(grad);
+    if (measures_norm()) squares.add(grad);
     if (config_.count_zeros) own.num_zeros += static_cast<double>(kernels::count_zeros(grad));
   }
   if (!loss_scale_ && !measures_norm() && !config_.count_zeros) return own;
-  const std::vector<double> all = sum_over_model({own.num_not_finite, own.sum_of_squares, own.num_zeros});
-  return {all[0], all[1], all[2]};
+  std::vector<double> all = squares.numbers();
+  all.insert(all.end(), {own.num_not_finite, own.num_zeros});
+  all = sum_over_model(all);
+  const auto last = all.end();
+  return {.num_not_finite = last[-2],
+          .sum_of_squares = Squares::value(config_.exact_norms, all.data()),
+          .num_zeros = last[-1]};
 }
 
 StepResult Optimizer::step(double lr, double grad_factor, const std::function<bool(double grad_norm)>& allows) {
@@ -278,21 +311,31 @@ double Optimizer::next_share(double lr) {
 // either is zero and for what does not decay. The same bits on all ranks that hold the parameter.
 std::vector<double> Optimizer::norm_ratios() const {
   const size_t count = params_.params().size();
-  std::vector<double> squares(2 * count);
+  const bool exact = config_.exact_norms;
+  const size_t width = Squares::num_numbers(exact);
+  std::vector<double> squares(2 * width * count);
+  const auto add = [&](const at::Tensor& values, size_t at) {
+    Squares own(exact);
+    own.add(values);
+    for (const double number : own.numbers()) squares[at++] += number;
+  };
   for (const State& state : states_) {
     const spec::ParamSpec& spec = *state.piece.param->spec;
     const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
     if (!spec.weight_decay || spec.is_copy || (replicated && grid_.position.tensor > 0)) continue;
-    const size_t at = 2 * static_cast<size_t>(params_.index_of(*state.piece.param));
-    squares[at] += kernels::sum_of_squares(state.master);
-    squares[at + 1] += kernels::sum_of_squares(state.piece.grad);
+    const size_t at = 2 * width * static_cast<size_t>(params_.index_of(*state.piece.param));
+    add(state.master, at);
+    add(state.piece.grad, at + width);
   }
   if (reducer_ != nullptr && reducer_->is_sharded()) squares = grid_.gradient.sum(squares);
   squares = grid_.tensor.sum(squares);
-  for (const dist::Grid::Shared& shared : grid_.shared) add_up_shared(shared, params_, squares);
+  for (const dist::Grid::Shared& shared : grid_.shared) add_up_shared(shared, params_, 2 * width, squares);
   std::vector<double> ratios(count, 1.0);
-  for (size_t at = 0; at < count; ++at)
-    if (squares[2 * at] > 0 && squares[2 * at + 1] > 0) ratios[at] = std::sqrt(squares[2 * at] / squares[2 * at + 1]);
+  for (size_t at = 0; at < count; ++at) {
+    const double of_master = Squares::value(exact, &squares[2 * width * at]);
+    const double of_direction = Squares::value(exact, &squares[2 * width * at + width]);
+    if (of_master > 0 && of_direction > 0) ratios[at] = std::sqrt(of_master / of_direction);
+  }
   return ratios;
 }
 
@@ -325,10 +368,10 @@ void Optimizer::move_by_matrices(double lr) {
 }
 
 double Optimizer::params_norm() const {
-  double sum = 0;
+  Squares squares(config_.exact_norms);
   for (const State& state : states_)
-    if (state.counts) sum += kernels::sum_of_squares(state.master);
-  return std::sqrt(sum_over_model({sum})[0]);
+    if (state.counts) squares.add(state.master);
+  return std::sqrt(Squares::value(config_.exact_norms, sum_over_model(squares.numbers()).data()));
 }
 
 void Optimizer::visit_state(const std::function<void(const StatePiece&)>& visit) {

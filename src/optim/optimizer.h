@@ -35,6 +35,7 @@ struct OptimizerConfig {
   double clip_grad = 1.0;  // 0: no clipping, and no norm is reported unless it is asked for
   bool measure_norm = false;
   bool count_zeros = false;
+  bool exact_norms = false;                   // the same bits whatever ranks own what (kernels/exact_squares.h)
   bool evaluate_ema = false;                  // settings.ema > 0: use_mean() takes the moving average
   uint64_t seed = 0;                          // of the rounding of states that are not fp32
   std::optional<LossScaleConfig> loss_scale;  // fp16 only

@@ -121,11 +121,11 @@ void add_totals(const std::vector<LossTotal>& from, std::vector<LossTotal>& to) 
   }
 }
 
-std::vector<LossTotal> combine_losses(const std::vector<LossTotal>& totals, const dist::Grid& grid) {
-  // First over the replicas of each stage, then over the stages, by name: any of them may have given losses. In the
-  // order of ranks: the same bits everywhere.
-  std::vector<LossTotal> of_stage, all;
-  for (const std::string& text : grid.data.gather_texts(to_bytes(totals))) add_totals(from_bytes(text), of_stage);
+namespace {
+
+// Of all stages, by name: any of them may have given losses. In the order of ranks: the same bits everywhere.
+std::vector<LossTotal> combine_stages(const std::vector<LossTotal>& of_stage, const dist::Grid& grid) {
+  std::vector<LossTotal> all;
   for (const std::string& text : grid.pipeline.gather_texts(to_bytes(of_stage)))
     for (const LossTotal& total : from_bytes(text)) {
       const auto same =
@@ -136,6 +136,37 @@ std::vector<LossTotal> combine_losses(const std::vector<LossTotal>& totals, cons
         add(total, *same);
     }
   return all;
+}
+
+}  // namespace
+
+std::vector<LossTotal> combine_losses(const std::vector<LossTotal>& totals, const dist::Grid& grid) {
+  // First over the replicas of each stage, in the order of ranks.
+  std::vector<LossTotal> of_stage;
+  for (const std::string& text : grid.data.gather_texts(to_bytes(totals))) add_totals(from_bytes(text), of_stage);
+  return combine_stages(of_stage, grid);
+}
+
+std::vector<LossTotal> combine_losses_in_order(const std::vector<std::vector<LossTotal>>& by_micro_batch,
+                                               bool take_turns, const dist::Grid& grid) {
+  // Every micro-batch has the same terms, but on stages that have none.
+  const size_t count = by_micro_batch.size();
+  std::string own;
+  for (const std::vector<LossTotal>& totals : by_micro_batch) own += to_bytes(totals);
+  std::vector<std::vector<LossTotal>> of_replicas;
+  for (const std::string& text : grid.data.gather_texts(own)) of_replicas.push_back(from_bytes(text));
+  const size_t num_terms = of_replicas[0].size() / count;
+  std::vector<LossTotal> of_stage;
+  const auto add_micro_batch = [&](size_t replica, size_t number) {
+    const auto first = of_replicas[replica].begin() + static_cast<std::ptrdiff_t>(number * num_terms);
+    add_totals({first, first + static_cast<std::ptrdiff_t>(num_terms)}, of_stage);
+  };
+  for (size_t at = 0; at < count * of_replicas.size(); ++at)
+    if (take_turns)
+      add_micro_batch(at % of_replicas.size(), at / of_replicas.size());
+    else
+      add_micro_batch(at / count, at % count);
+  return combine_stages(of_stage, grid);
 }
 
 }  // namespace espalier::pipeline

@@ -33,4 +33,10 @@ void add_totals(const std::vector<LossTotal>& from, std::vector<LossTotal>& to);
 // The totals of all replicas, on every rank of the grid. The last stage's ranks bring theirs, the others none.
 std::vector<LossTotal> combine_losses(const std::vector<LossTotal>& totals, const dist::Grid& grid);
 
+// The same sums in the order of the step's micro-batches, whatever the number of replicas. `by_micro_batch`: this
+// replica's, in order. `take_turns`: replica r of n has micro-batches r, r + n, ...; else those that follow one
+// another.
+std::vector<LossTotal> combine_losses_in_order(const std::vector<std::vector<LossTotal>>& by_micro_batch,
+                                               bool take_turns, const dist::Grid& grid);
+
 }  // namespace espalier::pipeline

@@ -53,6 +53,7 @@ struct Runner::Step {
   const std::vector<Action>& schedule;
   const std::vector<tensor::Batch>& micro_batches;
   bool training;
+  const AfterMicroBatch& after;
   std::vector<LossTotal> totals = {};
   std::map<Place, Flight> flights = {};
   std::map<std::pair<Direction, Place>, Message> expected = {};
@@ -161,6 +162,7 @@ struct Runner::Step {
     deferred.push_back(runner.queue_.num_pending() - before);
     // Its gradient has come back, so the activation has long arrived.
     for (dist::Pending& send : flight.sends) send.wait();
+    tell_of(flight, action.micro_batch);
     if (flight.inputs.empty()) return;
     Message message;
     const int64_t here = part(action.chunk);
@@ -172,6 +174,15 @@ struct Runner::Step {
     }
     gradients_sent.push_back(std::move(message));
     limit_gradient_sends();
+  }
+
+  void tell_of(const Flight& flight, int64_t micro_batch) {
+    if (!after) return;
+    ESPALIER_CHECK(deferred.back() == 0 && runner.chunks_.size() == 1,
+                   "the gradients of a micro-batch are not those that were added between two backward passes");
+    std::vector<LossTotal> losses;
+    if (!flight.loss.empty()) add_losses(flight.loss, batch(micro_batch), losses);
+    after(micro_batch, losses);
   }
 
   void weight_grad() {
@@ -208,11 +219,12 @@ Runner::Runner(std::vector<Stage*> chunks, const dist::Group& stages, tensor::Gr
 }
 
 std::vector<LossTotal> Runner::train(const std::vector<Action>& schedule,
-                                     const std::vector<tensor::Batch>& micro_batches, const LossFactor& factor) {
+                                     const std::vector<tensor::Batch>& micro_batches, const LossFactor& factor,
+                                     const AfterMicroBatch& after) {
   bool defers = false;
   for (const Action& action : schedule) defers = defers || action.kind == Action::Kind::kWeightGrad;
   queue_.set_mode(defers ? tensor::GradQueue::Mode::kDeferred : tensor::GradQueue::Mode::kImmediate);
-  Step step{*this, schedule, micro_batches, /*training=*/true};
+  Step step{*this, schedule, micro_batches, /*training=*/true, after};
   step.run(factor);
   return std::move(step.totals);
 }
@@ -220,7 +232,8 @@ std::vector<LossTotal> Runner::train(const std::vector<Action>& schedule,
 std::vector<LossTotal> Runner::evaluate(const std::vector<Action>& schedule,
                                         const std::vector<tensor::Batch>& micro_batches) {
   const at::NoGradGuard no_grad;
-  Step step{*this, schedule, micro_batches, /*training=*/false};
+  const AfterMicroBatch nobody;
+  Step step{*this, schedule, micro_batches, /*training=*/false, nobody};
   step.run({});
   return std::move(step.totals);
 }

@@ -19,6 +19,9 @@ namespace espalier::pipeline {
 // loss scale). The term's count is that of the micro-batch.
 using LossFactor = std::function<double(const LossTerm& term)>;
 
+// Told of every micro-batch whose gradients this stage has added, and what its losses were; none but on the last stage.
+using AfterMicroBatch = std::function<void(int64_t micro_batch, const std::vector<LossTotal>& losses)>;
+
 class Runner {
  public:
   // `chunks`: this process's parts of the model, in order of depth (more than one with virtual stages); part
@@ -27,9 +30,11 @@ class Runner {
   Runner(std::vector<Stage*> chunks, const dist::Group& stages, tensor::GradQueue& queue);
 
   // Called by all stages, each with its own table of one schedule. Gradients are added to the parameters; nothing else
-  // changes. The losses of the last part over this process's micro-batches; empty on other stages.
+  // changes. The losses of the last part over this process's micro-batches; empty on other stages. `after`: of
+  // schedules that neither defer weight gradients nor divide a stage.
   std::vector<LossTotal> train(const std::vector<plan::Action>& schedule,
-                               const std::vector<tensor::Batch>& micro_batches, const LossFactor& factor);
+                               const std::vector<tensor::Batch>& micro_batches, const LossFactor& factor,
+                               const AfterMicroBatch& after = {});
   // Forward only, dropout off. `schedule` has no backwards.
   std::vector<LossTotal> evaluate(const std::vector<plan::Action>& schedule,
                                   const std::vector<tensor::Batch>& micro_batches);

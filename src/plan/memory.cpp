@@ -1,11 +1,13 @@
 #include "plan/memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <deque>
 #include <functional>
 #include <numeric>
 
 #include "plan/stage_params.h"
+#include "plan/sum_tree.h"
 #include "plan/zero_ranges.h"
 #include "spec/optimizer.h"
 #include "spec/state_storage.h"
@@ -101,6 +103,41 @@ SharedBytes shared_bytes(const spec::FlatLayout& layout, double element, const s
   return bytes;
 }
 
+// Partial sums in canonical order that a rank keeps from micro-batch to micro-batch, each as large as all gradients.
+double canonical_sums(const RunShape& run) {
+  const int64_t replicas = run.grid.data, rounds = run.num_micro_batches();
+  const bool is_divided = run.num_sharers() > 1 && static_cast<ZeroStage>(run.zero_stage) >= ZeroStage::kGradients;
+  if (!is_divided) return static_cast<double>(most_sums_kept_of_replicas(rounds * replicas, replicas));
+  return static_cast<double>(run.grid.context * most_sums_kept_between_rounds(rounds, replicas)) /
+         static_cast<double>(run.num_sharers());
+}
+
+// Of a unit, when ranks exchange their sums: what was received, and the sums of this rank's part of it. Activations are
+// gone by then.
+double canonical_exchange(const RunShape& run, const spec::FlatLayout& layout) {
+  size_t rounds = 0;
+  for (const std::vector<SumNode>& nodes : nodes_of_replicas(run.num_micro_batches() * run.grid.data, run.grid.data))
+    rounds = std::max(rounds, nodes.size());
+  const double sums = std::bit_width(static_cast<uint64_t>(run.grid.data)) / static_cast<double>(run.num_sharers());
+  return kFp32 * static_cast<double>(std::min(layout.size, ZeroShape{}.unit_elements)) *
+         (static_cast<double>(rounds) + std::min(1.0, sums));
+}
+
+// Whole gradients in canonical order: those of several depths as long as a micro-batch's backward pass, and of other
+// sections one in use, and one on its way with what the others send of it.
+double canonical_passing(const spec::FlatLayout& layout, const spec::Sharing& sharing) {
+  double shared = 0, largest = 0;
+  for (const spec::FlatSection& section : layout.sections) {
+    if (!spec::gradients_come_and_go(section, sharing)) continue;
+    const double whole = kFp32 * static_cast<double>(section.count());
+    if (section.is_shared)
+      shared += whole;
+    else
+      largest = std::max(largest, whole);
+  }
+  return shared + std::max(shared, 3 * largest);
+}
+
 StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_t stage,
                          const std::vector<Action>& table, ProductKind products) {
   const int64_t sharers = run.num_sharers();
@@ -120,6 +157,10 @@ StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_
       parameter_bytes(precision, run.zero_stage, sharers, *run.optimizer, element_shares(specs, shard)).optimizer *
       flat;
   memory.gathered = gradients.passing;
+  if (run.canonical_reduction) {
+    memory.gradients += kFp32 * flat * canonical_sums(run);
+    memory.gathered = canonical_passing(layout, sharing);
+  }
 
   const auto chunks = [&](double layer_weights) {
     std::vector<PartActivations> parts;
@@ -137,10 +178,11 @@ StageMemory stage_memory(const RunShape& run, const Partition& partition, int64_
     memory.gathered += weights.passing;
   }
   // Rounded copies of all gradients are under way when the last backward passes end, and activations are gone.
-  const double wire =
-      run.grad_reduce_type == GradReduceType::kBf16 && sharers > 1 && sharing.stage < spec::ZeroStage::kGradients
-          ? 2 * flat
-          : 0;
+  double wire = 0;
+  if (sharers > 1 && sharing.stage < spec::ZeroStage::kGradients)
+    wire = run.canonical_reduction                         ? canonical_exchange(run, layout)
+           : run.grad_reduce_type == GradReduceType::kBf16 ? 2 * flat
+                                                           : 0;
   if (wire > peak.total()) peak = {0, wire};
   memory.activations = peak.kept;
   memory.workspace = peak.workspace;
@@ -170,8 +212,10 @@ spec::ElementShares element_shares(const std::vector<spec::ParamSpec>& specs, co
 }
 
 ParameterBytes parameter_bytes(const RunShape& run) {
-  return parameter_bytes(run.precision, run.zero_stage, run.num_sharers(), *run.optimizer,
-                         element_shares(run.model.params));
+  ParameterBytes bytes = parameter_bytes(run.precision, run.zero_stage, run.num_sharers(), *run.optimizer,
+                                         element_shares(run.model.params));
+  if (run.canonical_reduction) bytes.gradients += kFp32 * canonical_sums(run);
+  return bytes;
 }
 
 ParameterBytes megatron_parameter_bytes(Precision precision, bool distributed_optimizer, int64_t num_sharers) {

@@ -44,6 +44,7 @@ struct StageMemory {
   // Needed for a moment, and messages to and from other stages; bf16 gradients as they travel, where those are more
   // than all else.
   double workspace = 0;
+  // Under --canonical-reduction the gradients include the sums that wait for others of the tree (plan/sum_tree.h).
   // Whole gradients (ZeRO 2) and whole layers (ZeRO 3) that exist only while they are needed: of two sections of
   // the flat buffers, one in use and one on its way. No layers where most is held while none runs, as at the output.
   double gathered = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/stage_params.h"
+#include "plan/sum_tree.h"
 #include "spec/flat_layout.h"
 #include "spec/shard.h"
 
@@ -49,6 +50,8 @@ double bytes_on_wire(const RunShape& run) { return run.grad_reduce_type == GradR
 // micro-batch, its first depth, to the beginning of the next.
 double num_sends(const spec::FlatSection& section, const RunShape& run, const std::vector<spec::ParamSpec>& specs,
                  const spec::Sharing& sharing, double micro_batches) {
+  // In canonical order all do, once per micro-batch.
+  if (run.canonical_reduction && sharing.stage >= spec::ZeroStage::kGradients) return micro_batches;
   if (!spec::gradients_come_and_go(section, sharing)) return 1;
   const spec::ParamSpec& spec = specs[section.params[0]];
   const double depths = static_cast<double>(1 + spec.other_depths.size());
@@ -72,7 +75,14 @@ double data_bytes(const RunShape& run, const std::vector<spec::ParamSpec>& specs
   const spec::Sharing sharing{static_cast<spec::ZeroStage>(run.zero_stage), run.num_sharers()};
   const double wire = bytes_on_wire(run), element = element_bytes(run.precision);
   // A reduce-scatter where a rank keeps its part, else an all-reduce.
-  const double ways = sharing.stage >= spec::ZeroStage::kOptimizer ? 1 : 2;
+  double ways = sharing.stage >= spec::ZeroStage::kOptimizer ? 1 : 2;
+  // In canonical order the first half carries as many sums as a replica cannot join by itself.
+  if (run.canonical_reduction && sharing.stage < spec::ZeroStage::kGradients) {
+    size_t rounds = 1;
+    for (const auto& nodes : nodes_of_replicas(run.num_micro_batches() * run.grid.data, run.grid.data))
+      rounds = std::max(rounds, nodes.size());
+    ways += static_cast<double>(rounds - 1);
+  }
   const spec::FlatLayout layout = spec::flat_layout(specs, {run.grid.tensor, 0}, run.num_sharers());
   double bytes = 0;
   for (const spec::FlatSection& section : layout.sections) {
@@ -87,15 +97,19 @@ double data_bytes(const RunShape& run, const std::vector<spec::ParamSpec>& specs
 // Once a step, between tensor ranks and between the stages that hold the same parameters.
 void add_gradients(const RunShape& run, const std::vector<spec::ParamSpec>& specs, StageMessages& sent) {
   const double wire = bytes_on_wire(run);
+  // An all-reduce; in canonical order every rank sends all it has to every other.
+  const auto sum = [&](int64_t ranks) {
+    return run.canonical_reduction ? static_cast<double>(ranks - 1) : 2 * ring(ranks);
+  };
   const double owned = run.zero_stage >= 1 ? 1 / static_cast<double>(run.num_sharers()) : 1;
   double partial = 0;
   for (const spec::ParamSpec& spec : specs) {
     const double count = static_cast<double>(spec::num_local_elements(spec, {run.grid.tensor, 0}));
     const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
     if (replicated && (run.sequence_parallel || spec.use_is_split)) partial += count;
-    if (!spec.stages.empty()) sent.tied += 2 * count * wire * ring(static_cast<int64_t>(spec.stages.size())) * owned;
+    if (!spec.stages.empty()) sent.tied += count * wire * sum(static_cast<int64_t>(spec.stages.size())) * owned;
   }
-  sent.tensor += 2 * partial * wire * ring(run.grid.tensor) * owned;
+  sent.tensor += partial * wire * sum(run.grid.tensor) * owned;
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ struct RunShape {
   int64_t zero_stage = 0;
   std::string zero_reason;  // why it is not what was asked for; empty where it is
   GradReduceType grad_reduce_type = GradReduceType::kFp32;
+  bool canonical_reduction = false;  // plan/sum_tree.h
   const spec::OptimizerKind* optimizer = &spec::adamw();
   double passes_per_step = 1;  // of the batch, forward and backward, in the mean: some optimizers want more than one
   bool z_loss = false;         // in addition to the loss of the vocabulary

@@ -291,7 +291,9 @@ void Job::open_data() {
   const models::Collate collate = family.collate(config_, *tokenizer_);
   const int64_t ids = num_ids(config_);
   const Replica replica{.number = grid_.position.data, .count = grid_.shape.data};
-  train_.emplace_back(*data_.train, collate, ids, replica, cyclic_layout(config_.data));
+  Replica in_training = replica;
+  in_training.takes_turns = !config_.parallel.canonical_reduction || config_.parallel.zero_stage >= 2;
+  train_.emplace_back(*data_.train, collate, ids, in_training, cyclic_layout(config_.data));
   // Evaluations read whole samples, whatever the stage of the run.
   config::RunConfig evaluated = config_;
   evaluated.data.length_stages.clear();

@@ -39,7 +39,9 @@ models::SampleRow Loader::read_row(int64_t number, int64_t sample) const {
 std::vector<tensor::Batch> Loader::read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const {
   std::vector<tensor::Batch> micro_batches;
   for (int64_t micro_batch = 0; micro_batch < num_micro_batches; ++micro_batch) {
-    const int64_t begin = first + (micro_batch * replica_.count + replica_.number) * micro_batch_size;
+    const int64_t number_in_step = replica_.takes_turns ? micro_batch * replica_.count + replica_.number
+                                                        : replica_.number * num_micro_batches + micro_batch;
+    const int64_t begin = first + number_in_step * micro_batch_size;
     std::vector<models::SampleRow> rows;
     for (int64_t number = begin; number < begin + micro_batch_size; ++number)
       rows.push_back(read_row(number, sampler_.sample(number)));

@@ -16,6 +16,8 @@ namespace espalier::train {
 // Place along the data axis.
 struct Replica {
   int64_t number = 0, count = 1;
+  // As in Megatron, each turn of all replicas takes consecutive micro-batches; else a replica's own follow one another.
+  bool takes_turns = true;
 };
 
 class Loader {
@@ -26,16 +28,18 @@ class Loader {
   Loader(const data::SampleSource& source, models::Collate collate, int64_t vocab_size, const Replica& replica,
          const std::optional<data::CyclicLayout>& cyclic = {});
 
-  // This replica's micro-batches of the samples of the run from `first` on. As in Megatron, each turn of all replicas
-  // takes consecutive samples: replica d reads first + (micro-batch * replicas + d) * micro_batch_size and those after
-  // it. In sequence, numbers beyond the data set start again at its beginning (evaluation only: a training set holds
-  // what was asked for). The numbers in a batch are those of the run, whatever the order; which sample is at a
-  // number does not depend on the replicas or the micro-batch size. One thread at a time.
+  // This replica's micro-batches of the samples of the run from `first` on. Where replicas take turns, replica d reads
+  // first + (micro-batch * replicas + d) * micro_batch_size and those after it, else first + (d * micro-batches +
+  // micro-batch) * micro_batch_size and those after it. In sequence, numbers beyond the data set start again at its
+  // beginning (evaluation only: a training set holds what was asked for). The numbers in a batch are those of the run,
+  // whatever the order; which sample is at a number does not depend on the replicas or the micro-batch size. One thread
+  // at a time.
   std::vector<tensor::Batch> read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const;
 
   // What place `number` of the run's order is made of; empty where the source does not say.
   std::vector<data::SamplePiece> pieces(int64_t number) const { return source_.pieces(sampler_.sample(number)); }
 
+  bool takes_turns() const { return replica_.takes_turns; }
   const data::SampleSource& source() const { return source_; }
   // Of the order in which the data set is read: data::Sampler::description().
   std::string order() const { return sampler_.description(); }

@@ -20,6 +20,7 @@ optim::OptimizerConfig optimizer_config(const config::RunConfig& config) {
                             .clip_grad = from.clip_grad,
                             .measure_norm = config.training.skip_step_sigma > 0,
                             .count_zeros = config.logging.log_num_zeros_in_grad,
+                            .exact_norms = config.parallel.canonical_reduction,
                             .evaluate_ema = config.data.eval_ema && from.ema > 0,
                             .seed = static_cast<uint64_t>(config.training.seed),
                             .loss_scale = {}};
@@ -37,7 +38,8 @@ optim::OptimizerConfig optimizer_config(const config::RunConfig& config) {
 dist::ReduceOptions reduce_options(const config::ParallelConfig& config) {
   return {.sequence_parallel = config.sequence_parallel,
           .type = config.grad_reduce_type == plan::GradReduceType::kBf16 ? at::kBFloat16 : at::kFloat,
-          .zero = static_cast<dist::ZeroStage>(config.zero_stage)};
+          .zero = static_cast<dist::ZeroStage>(config.zero_stage),
+          .canonical = config.canonical_reduction};
 }
 
 }  // namespace espalier::train

@@ -130,12 +130,21 @@ std::vector<pipeline::LossTotal> Trainer::run_batch(const std::vector<tensor::Ba
                                                     const LossTargets& targets) {
   const auto count = static_cast<int64_t>(micro_batches.size());
   const config::ParallelConfig& parallel = config_.parallel;
+  std::vector<std::vector<pipeline::LossTotal>> by_micro_batch(micro_batches.size());
+  pipeline::AfterMicroBatch after;
+  if (parallel.canonical_reduction)
+    after = [&](int64_t micro_batch, const std::vector<pipeline::LossTotal>& losses) {
+      by_micro_batch[static_cast<size_t>(micro_batch)] = losses;
+      parts_.reducer.end_micro_batch();
+    };
   parts_.reducer.begin_step(count);
   const std::vector<pipeline::LossTotal> totals = parts_.runner.train(
       plan::make_schedule(parallel.pipeline_schedule, parts_.grid.shape.pipeline, parts_.grid.position.pipeline, count,
                           parallel.num_chunks),
-      micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, count, targets); });
+      micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, count, targets); }, after);
   parts_.reducer.finish_step();
+  if (parallel.canonical_reduction)
+    return pipeline::combine_losses_in_order(by_micro_batch, parts_.loader.takes_turns(), parts_.grid);
   return pipeline::combine_losses(totals, parts_.grid);
 }
 

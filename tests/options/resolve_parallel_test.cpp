@@ -157,6 +157,26 @@ TEST(ParallelOptions, WhatDoesNotDivideIsRefusedWithTheNearest) {
   });
 }
 
+TEST(ParallelOptions, WhatCannotBeAddedInCanonicalOrderIsRefused) {
+  const std::string canonical = "--canonical-reduction --global-batch-size 12 ";
+  for (const auto& [flags, ranks] : std::vector<std::pair<std::string, int64_t>>{
+           {canonical, 3}, {canonical + "--zero-stage 3", 4}, {canonical + kPp + "2", 4}, {canonical + kCp + "2", 4}})
+    EXPECT_EQ(Parallel(flags, ranks).problems.messages(), Words{}) << flags;
+  expect_parallel_messages({
+      {canonical + kPp + "2 " + kVp + "3", 2,
+       "--canonical-reduction needs stages of one part, and --num-layers-per-virtual-pipeline-stage 3 (command line) "
+       "divides them; leave one out"},
+      {canonical + kPp + "2 --enable-zbh1-pipeline", 2,
+       "--canonical-reduction needs the gradients of one micro-batch after another, and --enable-zbh1-pipeline puts "
+       "some "
+       "of them off; leave one out"},
+      {canonical + "--grad-reduce-in-bf16", 2,
+       "--canonical-reduction needs sums that are not rounded on their way: --grad-reduce-type fp32 instead of bf16"},
+      {canonical + "--device cuda", 1,
+       "--canonical-reduction is of runs on the CPU, and --device cuda (command line) is not; leave one out"},
+  });
+}
+
 TEST(ParallelOptions, WhatAnInterleavedPipelineCannotDoIsRefusedWithTheNearest) {
   expect_parallel_messages({
       {kVp + "1", 1,

@@ -97,6 +97,23 @@ INSTANTIATE_TEST_SUITE_P(, ParallelMemory,
                                            "dp2zero2", "dp2zero3", "tp2pp2dp2zero1"),
                          [](const auto& info) { return std::string(info.param); });
 
+class CanonicalMemory : public ::testing::TestWithParam<const char*> {};
+
+// The plan is an upper bound, and near: what is added up is not all there at the moment when most is held.
+TEST_P(CanonicalMemory, PlanIsAtMostASixthAboveTheAllocatorsPeak) {
+  const TemporaryFolder folder;
+  MemoryRun run = gpt_run(folder / "data");
+  run.words = run.words + split_blanks("--canonical-reduction --micro-batch-size 1 --global-batch-size 16");
+  for (const Bytes& rank : bytes_of(GetParam(), run)) {
+    EXPECT_GE(rank.planned, 0.99 * rank.found);
+    EXPECT_LE(rank.planned, rank.found * 7 / 6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, CanonicalMemory,
+                         ::testing::Values("tp1", "dp2", "dp2zero1", "dp4zero1", "dp2zero2", "dp4zero3", "pp2dp2"),
+                         [](const auto& info) { return std::string(info.param); });
+
 struct T5Memory {
   const char* name;
   const char* layout;

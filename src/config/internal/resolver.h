@@ -24,6 +24,7 @@ class Resolver {
   void resolve_grid();
   void resolve_pipeline();
   void resolve_zero();
+  void check_canonical();
   void resolve_batch();
   void resolve_num_steps();
   void check_warmup_tokens();

@@ -6,6 +6,9 @@
 // layer to layer, so that each section leaves once per micro-batch (a tied embedding twice) while the next one is
 // computed, and at most two exist at once: one to be added to, one on its way. The order is that of the additions,
 // the same on all ranks.
+//
+// In canonical order (ordered_sum.h) every section leaves once per micro-batch: what several depths use, when the
+// micro-batch ends, so that all its additions are one sum.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "dist/internal/ordered_sum.h"
 #include "dist/internal/pending_sum.h"
 #include "tensor/param_set.h"
 
@@ -21,17 +25,22 @@ namespace espalier::dist {
 class PassingGrads {
  public:
   // `params` (with the queue's hook, which this takes) and `group` outlive it.
-  PassingGrads(tensor::ParamSet& params, const Group& group, at::ScalarType type, bool overlap);
+  // `canonical`: the ranks of the group, where sums are in canonical order.
+  PassingGrads(tensor::ParamSet& params, const Group& group, at::ScalarType type, bool overlap,
+               const std::optional<GradientRanks>& canonical = {});
 
   // fp32, [part]: what this rank keeps of a section's sum; undefined where gradients stay.
   const at::Tensor& own(size_t section) const { return own_[section]; }
   void begin_step();
+  void end_micro_batch();  // needed in canonical order only
   void finish_step();
 
  private:
   void before_add(const tensor::Param& param);
   void send(size_t section);
   void receive();
+  void send_leaf(size_t section);
+  void receive_leaf();
 
   tensor::ParamSet& params_;
   const Group& group_;
@@ -41,6 +50,13 @@ class PassingGrads {
   std::vector<at::Tensor> own_;
   std::optional<size_t> present_, travelling_;  // sections
   PendingSum pending_;
+
+  // In canonical order:
+  std::vector<std::optional<LeafSum>> leaves_;  // of sections
+  std::vector<size_t> staying_;                 // until the micro-batch ends
+  std::vector<bool> sent_;                      // in this micro-batch
+  at::Tensor leaving_;                          // of travelling_
+  int64_t round_ = 0;
 };
 
 }  // namespace espalier::dist

@@ -178,6 +178,28 @@ TEST(Memory, RoundedGradientsTravelAsCopies) {
   EXPECT_LT(plan_of(resolved_shape(flags, 2)).stages[0].workspace, memory.workspace);
 }
 
+// A power of two of micro-batches keeps a sum for each halving; from ZeRO 2 on a rank keeps them of its part, of all
+// micro-batches of the step, and the tied embedding stays whole.
+TEST(Memory, SumsInCanonicalOrderAreKept) {
+  const auto memory = [](const std::string& flags, int64_t ranks) {
+    return plan_of(resolved_shape(kSmall + "--micro-batch-size 1 --global-batch-size 16 " + flags, ranks)).stages[0];
+  };
+  const std::string canonical = "--canonical-reduction ";
+  const auto of_each = [](const StageMemory& with, const StageMemory& without) {
+    return (with.gradients - without.gradients) / without.gradients;
+  };
+  EXPECT_DOUBLE_EQ(of_each(memory(canonical, 1), memory("", 1)), 4);
+  EXPECT_DOUBLE_EQ(of_each(memory(canonical, 4), memory("", 4)), 2);
+  EXPECT_DOUBLE_EQ(of_each(memory(canonical, 16), memory("", 16)), 0);
+  // After 14 of the 16 micro-batches there are three sums, of half of the elements.
+  const StageMemory shared = memory(canonical + "--zero-stage 2", 2), plain = memory("--zero-stage 2", 2);
+  const double whole = memory("--zero-stage 1", 2).gradients;
+  EXPECT_NEAR((shared.gradients - plain.gradients) / whole, 3 / 2.0, 0.02);
+  EXPECT_GT(shared.gathered, plain.gathered);
+  // Of a unit what four ranks send, and the sums of a quarter.
+  EXPECT_GE(memory(canonical, 4).workspace, whole * (1 + 3 / 4.0));
+}
+
 // The flags of the run (bigscience/train/tr11-176B-ml, tr11-176B-ml.slurm). Published: 176,247,271,424 parameters,
 // 329 GB of bf16 weights and 2.3 TB a checkpoint (both by du, which counts GiB and TiB).
 TEST(Memory, FiguresOfBloom176BAreThePublishedOnes) {

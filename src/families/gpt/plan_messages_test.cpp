@@ -49,6 +49,17 @@ TEST(Messages, GradientsThatPassAreSentInEveryMicroBatch) {
   EXPECT_EQ(messages("--zero-stage 2", 1)[0].data, 0);
 }
 
+TEST(Messages, CanonicalSumsAreSentAsTheyAre) {
+  // Four micro-batches that follow one another are one sum; the six of 12 that one of two ranks has are two.
+  const double elements = 4 * kLayer + kNorm + kWords;
+  EXPECT_DOUBLE_EQ(messages("--canonical-reduction", 3)[0].data, 2 * 4 * elements * 2 / 3);
+  EXPECT_DOUBLE_EQ(messages("--canonical-reduction --global-batch-size 12 --micro-batch-size 1", 2)[0].data,
+                   (2 + 1) * 4 * elements / 2);
+  // Under ZeRO 2 once per micro-batch, also what stays.
+  const double gradients = 4 * (kPassing + kWords + kStaying), weights = kPassing + kWords + kStaying;
+  EXPECT_DOUBLE_EQ(messages("--canonical-reduction --zero-stage 2", 3)[0].data, (4 * gradients + 4 * weights) * 2 / 3);
+}
+
 TEST(Messages, WeightsThatPassAreGatheredForEveryRunOfALayer) {
   // Forward and backward of 4 micro-batches; what is before and after the layers once a step.
   const double gradients = 4 * kPassing + 5 * kWords + kStaying;
