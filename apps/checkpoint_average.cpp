@@ -11,8 +11,11 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "config/resume.h"
+#include "families/registry.h"
 #include "print_json.h"
 #include "store/average.h"
+#include "store/manifest.h"
 #include "store/run_folder.h"
 
 namespace espalier {
@@ -37,6 +40,38 @@ std::vector<double> read_weights(const std::vector<std::string>& words, size_t n
   if (!words.empty() && words.size() != num_folders)
     problems.add("--weights: ", words.size(), " for ", num_folders, " checkpoints; give one for each");
   return weights;
+}
+
+// The options of a checkpoint's run, which the model is made from: tensors of the same shapes do not make the same
+// model (positions, activation, the multipliers of --mup).
+struct SavedModel {
+  explicit SavedModel(const std::filesystem::path& step_folder) : folder(step_folder.string()) {
+    Problems problems;
+    families::read_saved_run(store::read_manifest(step_folder), folder, config, table, problems);
+    problems.raise(ExitCode::kBadData);
+  }
+  std::string folder;
+  config::RunConfig config;
+  OptionTable table{"espalier train", ""};
+};
+
+void check_one_model(const std::vector<std::filesystem::path>& folders) {
+  const SavedModel first(folders.front());
+  Problems problems;
+  for (size_t i = 1; i < folders.size(); ++i) {
+    const SavedModel other(folders[i]);
+    const bool same_family = other.config.family == first.config.family;
+    std::string differences = same_family ? "" : concat("it is a ", other.config.family->display);
+    Problems unused;  // of a resume
+    if (same_family)
+      for (const config::OptionDifference& one :
+           config::compare_options(first.table, other.table, {.overrides = {}, .finetune = true}, unused))
+        if (one.rule == ResumeRule::kRefused)
+          differences += concat(differences.empty() ? "" : ", ", one.key, " is ", one.present, " and not ", one.saved);
+    if (!differences.empty())
+      problems.add("'", other.folder, "' is another model than '", first.folder, "': ", differences);
+  }
+  problems.raise(ExitCode::kUsage);
 }
 
 }  // namespace
@@ -67,6 +102,7 @@ int average_checkpoints_main(const std::vector<std::string>& arguments) {
                              "counts for more"),
                       ExitCode::kUsage);
   }
+  check_one_model(request.step_folders);
   const std::filesystem::path written = store::write_average(request);
   log_info("saved the mean of ", folders.size(), " checkpoints to ", written.string());
   if (!json) return 0;

@@ -7,9 +7,10 @@ namespace {
 
 constexpr const char* kOtherLamb =
     "its bounds of the ratio of norms are not built in; use --optimizer lamb, which has none";
-constexpr const char* kNoPreconditioner = "no preconditioner is built in; use --optimizer adam";
+constexpr const char* kNoPreconditioner =
+    "no preconditioner is kept; use --optimizer muon, which makes one of each step's momentum";
 constexpr const char* kNoProjection =
-    "gradients are not projected; use --optimizer adam, with --zero-stage 1 to divide its state";
+    "gradients are not projected; use --optimizer adam8bit, or --zero-stage 1 to divide the state of adam";
 constexpr const char* kPlainMuon = "only Muon itself is built in; use --optimizer muon";
 
 struct Refusal {

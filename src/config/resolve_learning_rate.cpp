@@ -76,11 +76,11 @@ void Resolver::resolve_phases() {
                                       origin("--lr-phases"), problems_);
   // What other programs are told of a schedule.
   schedule.decay_samples = training.num_samples;
-  for (const plan::LrPhase& phase : schedule.phases)
-    for (const double rate : {phase.from, phase.to})
-      if (rate > *schedule.lr)
-        problems_.add(origin("--lr-phases"), " has the rate ", format_shortest(rate), ", above ", origin("--lr"),
-                      ": give the largest as --lr");
+  double largest = 0;
+  for (const plan::LrPhase& phase : schedule.phases) largest = std::max({largest, phase.from, phase.to});
+  if (largest > *schedule.lr)
+    problems_.add(origin("--lr-phases"), " has the rate ", format_shortest(largest), ", above ", origin("--lr"),
+                  ": give the largest as --lr");
 }
 
 // What one style of decay alone needs.
@@ -106,7 +106,7 @@ void Resolver::check_decay_style() {
     }
     schedule.wsd_samples = *length * (by_iters ? *config_.training.global_batch_size : 1);
     if (schedule.warmup_samples + static_cast<double>(schedule.wsd_samples) > decay)
-      problems_.add(origin(name), " begins within the warm-up; use fewer, or a longer decay");
+      problems_.add(origin(name), " is longer than what the warm-up leaves of the decay; use fewer, or a longer decay");
   }
   if (!is_infinite) return;
   const auto length = [&](const std::optional<int64_t>& tokens, double share) {
@@ -136,8 +136,10 @@ void Resolver::resolve_schedule() {
   if (!schedule.lr && !config_.data.eval_only && !config_.plan_only)
     problems_.add("--lr is required: the largest learning rate, such as 3e-4");
   if (!schedule.lr) schedule.lr = schedule.min_lr;  // --eval-only, or a plan: no step takes it
-  if (schedule.min_lr > *schedule.lr && given("--lr"))
-    problems_.add(origin("--min-lr"), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
+  for (const auto& [name, rate] :
+       {std::pair("--min-lr", schedule.min_lr), std::pair("--lr-warmup-init", schedule.lr_warmup_init)})
+    if (rate > *schedule.lr && given("--lr"))
+      problems_.add(origin(name), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
   if (!training.train_iters && !training.train_samples) {
     schedule.decay_samples = 1;  // --eval-only, a plan, or a problem that is reported elsewhere
     return;

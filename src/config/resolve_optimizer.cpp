@@ -23,7 +23,7 @@ void Resolver::resolve_optimizer() {
   const spec::OptimizerSettings& optimizer = config_.optimizer;
   if (optimizer.optimizer == spec::OptimizerType::kAdam8bit)
     for (const char* name : {spec::kFirstMomentOption, spec::kSecondMomentOption})
-      if (is_said(name))
+      if (is_said(name) || is_of_command_line(name))
         problems_.add("--optimizer adam8bit keeps both moments in fp8, and ", origin(name),
                       ": use --optimizer adam with --exp-avg-dtype and --exp-avg-sq-dtype");
   const spec::OptimizerKind& kind = spec::optimizer_kind(optimizer);

@@ -182,10 +182,12 @@ void plan_stages(const DataSetOptions& options, bool by_groups, bool by_sets, Da
       DataStage stage = parse_data_stage(text);
       for (DataSource& source : stage.sources) source.range = range_of_stages(by_groups, by_sets, source, problems);
       const int64_t first = first_sample_of(stage.start, options.sequence_length);
-      if (first <= before)
+      if (first == before)
+        problems.add("--data-stages: two stages begin at sample ", format_count(first), ". Write each once.");
+      else if (first < before)
         problems.add("--data-stages: the stage from sample ", format_count(first),
                      " on comes after the one from sample ", format_count(before),
-                     " on. Write them in the order of the run, each once.");
+                     " on. Write them in the order of the run.");
       before = first;
       if (first == 0)
         plan.train.sources = stage.sources;

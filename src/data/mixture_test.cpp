@@ -279,7 +279,10 @@ TEST_F(MixtureOfFiles, WhatIsWrongWithAStageIsSaid) {
   EXPECT_NE(refusal({"9 samples: " + code() + ", " + web()}).find("has no weight, and the stage has 2 data sets"),
             std::string::npos);
   EXPECT_NE(refusal({"9 samples: 0 " + code() + ", 1 " + web()}).find("weight 0 is not above 0"), std::string::npos);
-  EXPECT_NE(refusal({"9 samples: " + code(), "9 samples: " + web()}).find("comes after the one from sample 9 on"),
+  EXPECT_NE(refusal({"9 samples: " + code(), "9 samples: " + web()}).find("two stages begin at sample 9"),
+            std::string::npos);
+  EXPECT_NE(refusal({"9 samples: " + code(), "8 samples: " + web()})
+                .find("the stage from sample 8 on comes after the one from sample 9 on"),
             std::string::npos);
   EXPECT_NE(refusal({"9 samples: " + (folder_ / "none")}).find("--data-stages: "), std::string::npos);
 }

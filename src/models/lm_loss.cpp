@@ -38,10 +38,10 @@ pipeline::Loss lm_loss(const nn::OutputLayer& output_layer, const dist::Grid& gr
   term.row_counts = targets == batch.extra.end() ? batch.loss_mask.sum(1) : targets->second;
   term.count = term.row_counts.sum();
   if (const auto bytes = batch.extra.find(kLabelBytes); bytes != batch.extra.end()) {
-    const at::Tensor counted = (batch.loss_mask > 0) * bytes->second;  // [b, s]
-    term.text_sum = at::where(of_rank(counted) > 0, losses.per_token, 0).sum(at::kDouble);
+    const at::Tensor is_text = (batch.loss_mask > 0).logical_and(bytes->second >= 0);  // [b, s]
+    term.text_sum = at::where(of_rank(is_text), losses.per_token, 0).sum(at::kDouble);
     grid.context.all_reduce(term.text_sum);
-    term.text_bytes = counted.sum(at::kDouble);
+    term.text_bytes = (is_text * bytes->second).sum(at::kDouble);
   }
   if (!output_layer.has_z_loss() || draws) return {std::move(term)};
   pipeline::LossTerm z_term{.name = "z loss",

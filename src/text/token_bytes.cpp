@@ -24,9 +24,14 @@ class ByteCounter {
     find_word();
   }
 
-  int32_t count(int32_t id) const {
-    if (std::binary_search(specials_.begin(), specials_.end(), id)) return 0;
-    const std::string added = added_by(id), piece = tokenizer_.id_to_piece(id);
+  // As the first of a text, or within one.
+  int32_t first(int32_t id) const { return count(id, tokenizer_.decode(std::vector<int32_t>{id})); }
+  int32_t within(int32_t id) const { return count(id, added_by(id)); }
+
+ private:
+  int32_t count(int32_t id, const std::string& added) const {
+    if (std::binary_search(specials_.begin(), specials_.end(), id)) return kNoText;
+    const std::string piece = tokenizer_.id_to_piece(id);
     // A part of a character, which alone is decoded to U+FFFD.
     if (is_byte_name(piece) && added != piece) return 1;
     for (const std::string& bytes : {internal::bytes_of_piece(piece).value_or(""), piece})
@@ -34,7 +39,6 @@ class ByteCounter {
     return static_cast<int32_t>(added.size());
   }
 
- private:
   // A plain word to be before each id: decoders treat what begins a text in another way.
   void find_word() {
     const auto size = static_cast<int32_t>(tokenizer_.vocab_size());
@@ -73,11 +77,14 @@ class ByteCounter {
 
 }  // namespace
 
-std::vector<int32_t> bytes_of_ids(const Tokenizer& tokenizer) {
+TextBytes text_bytes(const Tokenizer& tokenizer) {
   if (!tokenizer.encodes_any_text()) return {};
   const ByteCounter counter(tokenizer);
-  std::vector<int32_t> bytes(static_cast<size_t>(tokenizer.vocab_size()));
-  for (size_t id = 0; id < bytes.size(); ++id) bytes[id] = counter.count(static_cast<int32_t>(id));
+  TextBytes bytes;
+  for (int32_t id = 0; id < static_cast<int32_t>(tokenizer.vocab_size()); ++id) {
+    bytes.within.push_back(counter.within(id));
+    bytes.first.push_back(counter.first(id));
+  }
   return bytes;
 }
 

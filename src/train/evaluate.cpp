@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/progress.h"
+#include "text/token_bytes.h"
 #include "train/trainer.h"
 
 namespace espalier::train {
@@ -17,6 +18,25 @@ int64_t micro_batches_at_once(const dist::Grid& grid) { return 4 * grid.shape.pi
 std::optional<double> bits_per_byte(const pipeline::LossTotal& loss) {
   if (loss.text_bytes == 0) return std::nullopt;
   return loss.text_sum / std::numbers::ln2 / loss.text_bytes;
+}
+
+// [b, s]. The first token of a text, after ids that are none (as [CLS]), is the label of what comes before it; the
+// first token of a sample is nobody's.
+at::Tensor bytes_of_labels(const EvaluationParts& parts, const tensor::Batch& batch) {
+  at::Tensor bytes = parts.label_bytes.within.index({batch.labels});
+  for (size_t number = 0; number < batch.sample_numbers.size(); ++number) {
+    const auto row = static_cast<int64_t>(number);
+    for (const data::SamplePiece& piece : parts.loader.pieces(batch.sample_numbers[number])) {
+      if (piece.offset > 0) continue;
+      const auto id_at = [&](int64_t at) {
+        return (at == 0 ? batch.ids[row][0] : batch.labels[row][at - 1]).item<int64_t>();
+      };
+      int64_t at = piece.at;
+      while (at < piece.at + piece.length && parts.label_bytes.first[id_at(at)].item<int64_t>() == text::kNoText) ++at;
+      if (at > 0 && at < piece.at + piece.length) bytes[row][at - 1] = parts.label_bytes.first[id_at(at)];
+    }
+  }
+  return bytes;
 }
 }  // namespace
 
@@ -32,7 +52,7 @@ std::vector<report::NamedLoss> evaluate(const config::RunConfig& config, const E
     const int64_t count = std::min(micro_batches_at_once(grid), total - done);
     auto micro_batches = parts.loader.read(what.first_sample + done * samples_each, count, micro_batch_size);
     for (tensor::Batch& batch : micro_batches) {
-      if (parts.bytes_of_ids.defined()) batch.extra[models::kLabelBytes] = parts.bytes_of_ids.index({batch.labels});
+      if (parts.label_bytes.within.defined()) batch.extra[models::kLabelBytes] = bytes_of_labels(parts, batch);
       batch = batch.to(grid.device);
     }
     const auto schedule = plan::make_forward_schedule(grid.shape.pipeline, count, config.parallel.num_chunks);

@@ -20,12 +20,17 @@ struct Evaluation {
   int64_t num_micro_batches = 1;  // of each replica in each iteration
 };
 
+// Bytes of text by id, within a text and at its beginning (text::TextBytes), int64 in host memory; undefined: no bits
+// per byte.
+struct LabelBytes {
+  at::Tensor within, first;
+};
+
 struct EvaluationParts {
   const dist::Grid& grid;
   pipeline::Runner& runner;
   const Loader& loader;
-  // Bytes of text by id (text::bytes_of_ids), int64; undefined: no bits per byte.
-  at::Tensor bytes_of_ids;
+  LabelBytes label_bytes;
 };
 
 // Called by all ranks. Mean losses over num_iterations * num_micro_batches micro-batches of every replica, dropout off.

@@ -54,7 +54,7 @@ void Evaluations::evaluate_sets(const std::string& kind, const std::string& when
   for (const Loader& loader : loaders) {
     if (!loader.source().has_labels()) continue;
     const std::string& name = loader.source().name();
-    sets.push_back({name, evaluate(job_.config(), {job_.grid(), job_.runner(), loader, job_.bytes_of_ids()}, what,
+    sets.push_back({name, evaluate(job_.config(), {job_.grid(), job_.runner(), loader, job_.label_bytes()}, what,
                                    "evaluate " + name)});
     if (valid && moment == When::kDuring)
       run.consumed_valid_samples += what.num_iterations * what.num_micro_batches *

@@ -1,7 +1,11 @@
 // A run whose weights are not numbers any more ends, and does not leave a checkpoint that looks like a good one. Nor is
 // one made of a step without a finite loss and norm.
+//
+// Which operation such a loss comes from, and of which document: the first step in a row whose loss is not finite is
+// computed once more before its update, with every operation looked at.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -10,6 +14,7 @@
 #include "report/step_report.h"
 #include "train/job.h"
 #include "train/observer.h"
+#include "train/spike_record.h"
 
 namespace espalier::train {
 
@@ -19,7 +24,9 @@ inline constexpr ExitCode kNotFinite{17};
 // Collective; all ranks decide alike.
 class FiniteCheck : public Observer {
  public:
-  FiniteCheck(Job& job, report::RunLog& log) : job_(job), log_(log) {}
+  // All outlive it. `spikes` sees each step before this does.
+  FiniteCheck(Job& job, report::RunLog& log, const SpikeRecord& spikes);
+  ~FiniteCheck() override;
 
   // Reports a loss that is NaN or infinite on stderr, and looks at the weights where the step gives reason to.
   void after_step(const report::StepReport& report) override;
@@ -33,11 +40,16 @@ class FiniteCheck : public Observer {
  private:
   void check();
   std::string advice() const;
+  // Before the update of a step whose loss is not finite; collective.
+  void find_origin(const std::function<void()>& again);
   // Of a step with a finite loss and a norm that is not; collective.
   std::string where_gradients_begin();
+  std::string samples_of(const report::StepReport& report) const;
 
   Job& job_;
   report::RunLog& log_;
+  const SpikeRecord& spikes_;
+  std::string origin_;        // of the loss of the step that is under way
   int64_t num_in_a_row_ = 0;  // steps without a finite loss or norm
   // The first of them: its number, and what was wrong with it.
   struct Bad {

@@ -392,14 +392,18 @@ void Job::build_model() {
   log_info("estimated model parameters: ", format_shortest(count / 1e9));
 }
 
-const at::Tensor& Job::bytes_of_ids() {
-  if (bytes_of_ids_.defined() || !models::runtime_of(*config_.family).labels_are_text) return bytes_of_ids_;
-  const std::vector<int32_t> bytes = text::bytes_of_ids(*tokenizer_);
-  if (bytes.empty()) return bytes_of_ids_;
-  bytes_of_ids_ = at::zeros(config_.vocabulary.padded_size, at::kLong);  // ids of the padding are not text
-  const auto count = std::min(static_cast<int64_t>(bytes.size()), bytes_of_ids_.size(0));
-  for (int64_t id = 0; id < count; ++id) bytes_of_ids_.mutable_data_ptr<int64_t>()[id] = bytes[static_cast<size_t>(id)];
-  return bytes_of_ids_;
+const LabelBytes& Job::label_bytes() {
+  if (label_bytes_.within.defined() || !models::runtime_of(*config_.family).labels_are_text) return label_bytes_;
+  const text::TextBytes bytes = text::text_bytes(*tokenizer_);
+  if (bytes.within.empty()) return label_bytes_;
+  const auto to_tensor = [&](const std::vector<int32_t>& values) {
+    at::Tensor of_ids = at::zeros(config_.vocabulary.padded_size, at::kLong).fill_(text::kNoText);  // as padding is
+    const auto count = std::min(static_cast<int64_t>(values.size()), of_ids.size(0));
+    std::copy_n(values.begin(), count, of_ids.mutable_data_ptr<int64_t>());
+    return of_ids;
+  };
+  label_bytes_ = {to_tensor(bytes.within), to_tensor(bytes.first)};
+  return label_bytes_;
 }
 
 bool Job::load_from_memory() {

@@ -16,6 +16,7 @@
 #include "pipeline/stage.h"
 #include "store/run_folder.h"
 #include "text/tokenizer.h"
+#include "train/evaluate.h"
 #include "train/held_folder.h"
 #include "train/job_state.h"
 #include "train/loader.h"
@@ -44,8 +45,8 @@ class Job {
   const Loader& train_loader() const { return train_.front(); }
   const std::vector<Loader>& valid_loaders() const { return valid_; }
   const std::vector<Loader>& test_loaders() const { return test_; }
-  // EvaluationParts::bytes_of_ids of this model and tokenizer.
-  const at::Tensor& bytes_of_ids();
+  // Of this model and tokenizer.
+  const LabelBytes& label_bytes();
 
   // Starts a save of the present state; it continues in the background. Does nothing without --save, and where no step
   // was trained since the last save or the checkpoint that the run began from.
@@ -100,7 +101,7 @@ class Job {
   const dist::Grid& grid_;
   std::string resolved_options_;  // config.toml
   std::unique_ptr<text::Tokenizer> tokenizer_;
-  at::Tensor bytes_of_ids_;                    // once it was asked for
+  LabelBytes label_bytes_;                     // once it was asked for
   std::vector<store::ExtraFile> extra_files_;  // of every checkpoint
   std::optional<HeldFolder> held_;
   std::optional<store::StepEntry> loaded_;            // the checkpoint that this run began from

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "train/finite_values.h"
 
 namespace espalier::train {
 namespace {
@@ -62,6 +63,16 @@ double relative_difference(double a, double b) {
   return a == b ? 0 : largest > 0 ? std::abs(a - b) / largest : INFINITY;
 }
 
+bool comes_before(const Observation& a, const Observation& b) {
+  const auto place = [](const Observation& one) {
+    const bool is_forward = pass_number(one.pass) <= 1;
+    // Of gradients the order is that of the parameters.
+    const int64_t order = one.pass == "gradient" ? -one.order : one.order;
+    return std::tuple(pass_number(one.pass), one.first_sample, is_forward ? one.part : -one.part, order, one.rank);
+  };
+  return place(a) < place(b);
+}
+
 std::vector<int64_t> index_of_first(const Observation& one) {
   std::vector<int64_t> index(one.shape.size());
   int64_t rest = one.first_not_finite;
@@ -80,11 +91,12 @@ std::string list_text(const std::vector<int64_t>& numbers) {
 
 }  // namespace
 
-Recorder::Recorder(Job& job) : job_(job), first_sample_(job.trainer().position().consumed_samples) {
+Recorder::Recorder(Job& job, Keeps keeps)
+    : job_(job), keeps_(keeps), before_(tensor::observer()), first_sample_(job.trainer().position().consumed_samples) {
   tensor::set_observer(this);
 }
 
-Recorder::~Recorder() { tensor::set_observer(nullptr); }
+Recorder::~Recorder() { tensor::set_observer(before_); }
 
 // A second forward pass of the same operation is a layer that runs again for its backward pass.
 void Recorder::see(const std::string& operation, const at::Tensor& values, const tensor::ObservedPlace& place) {
@@ -95,7 +107,7 @@ void Recorder::see(const std::string& operation, const at::Tensor& values, const
                    .context_rank = grid.position.context,
                    .micro_batch = place.micro_batch,
                    .part = place.part,
-                   .order = static_cast<int64_t>(observations_.size()),
+                   .order = num_seen_++,
                    .type = {},
                    .shape = {},
                    .first_value = {}};
@@ -109,6 +121,10 @@ void Recorder::see(const std::string& operation, const at::Tensor& values, const
     const bool is_forward = place.pass == tensor::Pass::kForward;
     const int64_t count = is_forward ? counts_[concat(operation, " ", place.part, " ", place.micro_batch)]++ : 0;
     seen.pass = !is_forward ? "backward" : count == 0 ? "forward" : "recomputed";
+  }
+  if (keeps_ == Keeps::kFirstNotFinite) {
+    if (is_finite(values) || (!observations_.empty() && !comes_before(seen, observations_.front()))) return;
+    observations_.clear();
   }
   measure(values, seen);
   observations_.push_back(std::move(seen));
@@ -166,16 +182,7 @@ Observation observation_from_json(const std::string& line, const std::string& or
   }
 }
 
-void sort(std::vector<Observation>& observations) {
-  const auto place = [](const Observation& one) {
-    const bool is_forward = pass_number(one.pass) <= 1;
-    // Of gradients the order is that of the parameters.
-    const int64_t order = one.pass == "gradient" ? -one.order : one.order;
-    return std::tuple(pass_number(one.pass), one.first_sample, is_forward ? one.part : -one.part, order, one.rank);
-  };
-  std::sort(observations.begin(), observations.end(),
-            [&](const Observation& a, const Observation& b) { return place(a) < place(b); });
-}
+void sort(std::vector<Observation>& observations) { std::sort(observations.begin(), observations.end(), comes_before); }
 
 std::string describe(const Observation& one) {
   if (one.pass == "gradient") return concat("gradient of '", one.operation, "' (rank ", one.rank, ")");
@@ -204,6 +211,10 @@ std::optional<BadToken> bad_token(const Observation& one, int64_t sequence_lengt
   const std::vector<int64_t> index = index_of_first(one);
   return BadToken{one.first_sample + index[1],
                   one.shape[0] == sequence_length ? std::optional(index[0]) : std::nullopt};
+}
+
+bool holds(const data::SamplePiece& piece, const BadToken& bad) {
+  return bad.token && piece.at <= *bad.token && *bad.token < piece.at + piece.length;
 }
 
 RecordingComparison compare(const std::vector<Observation>& mine, const std::vector<Observation>& other) {

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "data/sample_source.h"
 #include "tensor/observe.h"
 #include "train/job.h"
 
@@ -38,10 +39,12 @@ struct Observation {
   std::string first_value;                            // of that: "nan", "inf", "-inf"
 };
 
-// Sees all operations of this process while it lives.
+// Sees all operations of this process while it lives; who observed before does again after it.
 class Recorder : public tensor::TensorObserver {
  public:
-  explicit Recorder(Job& job);  // before the step
+  // `kFirstNotFinite`: only the first with NaN or infinity, as `sort` counts; the others cost one sum each.
+  enum class Keeps { kAll, kFirstNotFinite };
+  explicit Recorder(Job& job, Keeps keeps = Keeps::kAll);  // before the step
   ~Recorder() override;
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -51,7 +54,10 @@ class Recorder : public tensor::TensorObserver {
 
  private:
   Job& job_;
+  const Keeps keeps_;
+  tensor::TensorObserver* const before_;
   const int64_t first_sample_;  // of the step
+  int64_t num_seen_ = 0;
   std::map<std::string, int64_t> counts_;
   std::vector<Observation> observations_;
 };
@@ -74,6 +80,8 @@ struct BadToken {
   std::optional<int64_t> token;
 };
 std::optional<BadToken> bad_token(const Observation& observation, int64_t sequence_length);
+// Whether that token is in this piece of the sample.
+bool holds(const data::SamplePiece& piece, const BadToken& bad);
 
 struct RecordingComparison {
   int64_t num_compared = 0, num_equal = 0;

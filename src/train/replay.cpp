@@ -58,10 +58,8 @@ std::vector<std::string> documents_of(const Job& job, std::vector<Observation> s
     const auto bad = bad_token(one, job.config().data.sequence_length);
     if (!bad) continue;
     std::vector<std::string> lines;
-    for (const data::SamplePiece& piece : job.train_loader().pieces(bad->sample)) {
-      const bool here = bad->token && piece.at <= *bad->token && *bad->token < piece.at + piece.length;
-      lines.push_back(concat(data::describe(piece), here ? "  <- the token" : ""));
-    }
+    for (const data::SamplePiece& piece : job.train_loader().pieces(bad->sample))
+      lines.push_back(concat(data::describe(piece), holds(piece, *bad) ? "  <- the token" : ""));
     return lines;
   }
   return {};

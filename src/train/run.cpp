@@ -82,7 +82,7 @@ class Loop {
         stragglers_(grid_, log_),
         reporting_(log_),
         spikes_(job_, log_, [this](const report::StepReport& report) { follow_policy(report); }),
-        finite_(job_, log_),
+        finite_(job_, log_, spikes_),
         replicas_(job_, log_),
         saving_(job_, log_),
         evaluations_(job_, log_),

@@ -1,5 +1,6 @@
 #include "train/spike_record.h"
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
@@ -13,22 +14,31 @@ namespace {
 
 constexpr int64_t kMostInARow = 3;
 
+bool has_bad_norm(const report::StepReport& report) { return report.grad_norm && !std::isfinite(*report.grad_norm); }
+
 }  // namespace
 
 void SpikeRecord::after_step(const report::StepReport& report) {
+  file_.clear();
   const bool is_spike = !report.objection.empty() || report.nan;
-  num_in_a_row_ = is_spike ? num_in_a_row_ + 1 : 0;
-  if (!is_spike) return;
+  if (!is_spike && !has_bad_norm(report)) {
+    num_in_a_row_ = 0;
+    return;
+  }
+  ++num_in_a_row_;
   if (num_in_a_row_ <= kMostInARow && job_.grid().rank == 0 && !job_.config().checkpoint.save.empty()) record(report);
-  on_spike_(report);
+  if (is_spike) on_spike_(report);
 }
 
 void SpikeRecord::record(const report::StepReport& report) {
-  const std::string file = write_documents(report);
+  file_ = write_documents(report);
+  const std::string reason = !report.objection.empty() ? report.objection
+                             : report.nan              ? "the loss is not finite"
+                                                       : "the gradient's norm is not finite";
   log_.event("spike", report.step,
-             concat(report.objection.empty() ? "the loss is not finite" : report.objection, "; samples ",
-                    report.consumed_samples - report.global_batch_size, " to ", report.consumed_samples - 1,
-                    " of the run", file.empty() ? "" : concat("; their documents are in ", file)));
+             concat(reason, "; samples ", report.consumed_samples - report.global_batch_size, " to ",
+                    report.consumed_samples - 1, " of the run",
+                    file_.empty() ? "" : concat("; their documents are in ", file_)));
 }
 
 std::string SpikeRecord::write_documents(const report::StepReport& report) {

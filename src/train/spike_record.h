@@ -1,5 +1,6 @@
 // What a step was made of whose loss or norm was beyond those before it (--skip-step-sigma), or was not finite: an
-// event "spike", and the documents of its samples in spikes/step_N.txt of the run folder.
+// event "spike", and the documents of its samples in spikes/step_N.txt of the run folder. A norm that is not finite is
+// recorded likewise, but is no spike to --spike-policy.
 //
 // What --spike-policy asks for then is done by the loop, which hears of each spike on all ranks.
 //
@@ -24,6 +25,8 @@ class SpikeRecord : public Observer {
   SpikeRecord(Job& job, report::RunLog& log, OnSpike on_spike) : job_(job), log_(log), on_spike_(std::move(on_spike)) {}
   // The first rank writes, without the others. A folder that cannot be written to is a warning.
   void after_step(const report::StepReport& report) override;
+  // In the run folder, with the documents of the last step; empty where they are not recorded, and on other ranks.
+  const std::string& file() const { return file_; }
 
  private:
   void record(const report::StepReport& report);
@@ -34,6 +37,7 @@ class SpikeRecord : public Observer {
   report::RunLog& log_;
   const OnSpike on_spike_;
   int64_t num_in_a_row_ = 0;
+  std::string file_;
 };
 
 }  // namespace espalier::train

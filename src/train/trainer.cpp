@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -114,6 +115,13 @@ std::vector<report::NamedLoss> Trainer::named_losses(const std::vector<pipeline:
   return losses;
 }
 
+// A step whose targets are all masked has no loss; nothing went wrong.
+bool Trainer::are_finite(const std::vector<pipeline::LossTotal>& totals) const {
+  return std::all_of(totals.begin(), totals.end(), [&](const pipeline::LossTotal& total) {
+    return total.count == 0 || std::isfinite(mean_loss(total, config_.training.loss_average));
+  });
+}
+
 // Of a step without targets there is nothing to say.
 std::string Trainer::objection(const std::vector<pipeline::LossTotal>& totals, double grad_norm) {
   double loss = 0, count = 0;
@@ -190,6 +198,7 @@ report::StepReport Trainer::step() {
     if (parts_.logits != nullptr) parts_.logits->begin();
     totals = run_batch(micro_batches, targets);
     if (parts_.logits != nullptr) parts_.logits->end();
+    if (on_not_finite_ && !are_finite(totals)) on_not_finite_([&] { run_batch(micro_batches, targets); });
     show_gradients(parts_.reducer);
   }
   {
@@ -211,9 +220,7 @@ report::StepReport Trainer::step() {
     report.skipped = result.skipped;
   }
   report.losses = named_losses(totals);
-  // A step whose targets are all masked has no loss; nothing went wrong.
-  for (const pipeline::LossTotal& total : totals)
-    report.nan = report.nan || (total.count > 0 && !std::isfinite(mean_loss(total, config_.training.loss_average)));
+  report.nan = !are_finite(totals);
   count(report);
   report.step = position_.step;
   report.num_steps = config_.training.num_steps;

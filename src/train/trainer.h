@@ -56,6 +56,11 @@ class Trainer {
   // weights and optimizer stay as they are.
   void skip_step();
 
+  // Called on all ranks in a step whose loss is not finite, before its update: `again` makes the step's forward and
+  // backward passes once more, with the same results.
+  using OnNotFinite = std::function<void(const std::function<void()>& again)>;
+  void on_not_finite(OnNotFinite act) { on_not_finite_ = std::move(act); }
+
   RunPosition& position() { return position_; }
   const RunPosition& position() const { return position_; }
   StepStatistics& statistics() { return statistics_; }
@@ -70,6 +75,7 @@ class Trainer {
   double loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches, const LossTargets& targets) const;
   double correction(const pipeline::LossTotal& total, const report::StepReport& report) const;
   std::vector<report::NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
+  bool are_finite(const std::vector<pipeline::LossTotal>& totals) const;
   std::string objection(const std::vector<pipeline::LossTotal>& totals, double grad_norm);
   void count(const report::StepReport& report);
   int64_t tokens_of_sample() const;  // in the next step
@@ -81,6 +87,7 @@ class Trainer {
   plan::BatchRamp ramp_;
   RunPosition position_;
   StepStatistics statistics_;
+  OnNotFinite on_not_finite_;
   std::pair<int64_t, SampleFlops> known_flops_{0, {}};  // of a length of sequences
 };
 

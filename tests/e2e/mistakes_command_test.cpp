@@ -164,6 +164,11 @@ INSTANTIATE_TEST_SUITE_P(
             "espalier $TRAIN --save run --save-interval 2; espalier checkpoint average run run/step_00000002 --save "
             "mean; code=$?; rm -r run; exit $code",
             2, "step_00000002' is given twice; give each checkpoint once, and --weights"},
+        Mistake{"espalier $TRAIN --save a --save-interval 2; espalier $TRAIN --save b --save-interval 2 --mup "
+                "--mup-base-hidden-size 8; espalier checkpoint average a b --save mean; code=$?; rm -r a b; exit $code",
+                2,
+                "'b/step_00000002' is another model than 'a/step_00000002': mup is true and not false, "
+                "mup_base_hidden_size is 8 and not (unset)"},
         Mistake{"espalier checkpoint import-hf --input none --save out", 66, "--input 'none' does not exist"},
         Mistake{"echo x >in; espalier checkpoint import-hf --input in --save out; code=$?; rm in; exit $code", 2,
                 "is a file; give the folder, with config.json"}));

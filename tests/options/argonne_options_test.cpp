@@ -61,8 +61,14 @@ TEST(ArgonneOptions, ChoicesForOtherDevicesAreRefusedByName) {
        "use "
        "--optimizer lamb, which has none"},
       {"--optimizer dshampooadamw",
-       "--optimizer dshampooadamw (command line) is not supported: no preconditioner is built in; use --optimizer "
-       "adam"},
+       "--optimizer dshampooadamw (command line) is not supported: no preconditioner is kept; use --optimizer muon, "
+       "which makes one of each step's momentum"},
+      {"--optimizer galoreadamw8bit",
+       "--optimizer galoreadamw8bit (command line) is not supported: gradients are not projected; use --optimizer "
+       "adam8bit, or --zero-stage 1 to divide the state of adam"},
+      {"--optimizer adam8bit --exp-avg-dtype fp32",
+       "--optimizer adam8bit keeps both moments in fp8, and --exp-avg-dtype fp32 (command line): use --optimizer adam "
+       "with --exp-avg-dtype and --exp-avg-sq-dtype"},
       {"--optimizer adam8bit --exp-avg-dtype bf16",
        "--optimizer adam8bit keeps both moments in fp8, and --exp-avg-dtype bf16 (command line): use --optimizer adam "
        "with --exp-avg-dtype and --exp-avg-sq-dtype"},

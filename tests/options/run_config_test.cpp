@@ -255,7 +255,8 @@ TEST(RunConfig, BrokenRulesOfFilesAndValuesAreNamed) {
       {kGood + "--finetune", "--finetune (command line) needs --load: the folder to load from"},
       {kGood + "--override sead", "--override sead names no option; did you mean seed?"},
       {kGood + "--optimizer soap",
-       "--optimizer soap (command line) is not supported: no preconditioner is built in; use --optimizer adam"},
+       "--optimizer soap (command line) is not supported: no preconditioner is kept; use --optimizer muon, which makes "
+       "one of each step's momentum"},
   });
 }
 

@@ -7,8 +7,11 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <random>
 
 #include "base/error.h"
+#include "data/token_store.h"
 #include "store/step_reader.h"
 #include "tests/parallel/parity_runs.h"
 #include "train/finite_check.h"
@@ -19,7 +22,7 @@ namespace parallel_finite_test {
 
 constexpr int64_t kSteps = 4;
 
-enum class Where { kActivation, kGradient, kMomentBefore, kMomentAfter, kWeightBefore, kWeightAfter };
+enum class Where { kActivation, kGradient, kMomentBefore, kMomentAfter, kWeightBefore, kWeightAfter, kTokenBefore };
 constexpr std::array kEverywhere = {Where::kActivation,  Where::kGradient,     Where::kMomentBefore,
                                     Where::kMomentAfter, Where::kWeightBefore, Where::kWeightAfter};
 
@@ -28,7 +31,14 @@ struct Plant {
   std::string param;
   float value = 0;
   int64_t first = kSteps, last = kSteps;
+  int64_t token = 0;  // kTokenBefore: whose row of the words' embeddings it is
 };
+
+// Of what an activation passes through first, by the weight that spoils it.
+const std::map<std::string, std::string> kOperations = {
+    {"layers.0.self_attention.query_key_value.weight", "layers.0.self_attention.query_key_value"},
+    {"layers.1.mlp.dense_4h_to_h.bias", "layers.1.mlp"},
+    {"layers.1.post_attention_layernorm.weight", "layers.1.post_attention_layernorm"}};
 
 // The last element: of query_key_value.weight it belongs to a value, which softmax cannot hide.
 void put(const at::Tensor& values, float value) { values.reshape({-1}).narrow(0, values.numel() - 1, 1).fill_(value); }
@@ -53,6 +63,7 @@ class Planter : public train::Observer {
     }
     if (plant_.where == Where::kWeightBefore) plant_weight();
     if (plant_.where == Where::kMomentBefore) plant_moment();
+    if (plant_.where == Where::kTokenBefore) plant_row();
   }
   void after_step(const report::StepReport&) override {
     if (!now_) return;
@@ -82,6 +93,14 @@ class Planter : public train::Observer {
   void plant_weight() {
     for (tensor::Param& param : job_.params().params())
       if (param.spec->name == plant_.param && param.value.numel() > 0) put(param.value.detach(), plant_.value);
+  }
+  // In the rank that has the row.
+  void plant_row() {
+    for (tensor::Param& param : job_.params().params()) {
+      if (param.spec->name != plant_.param || param.value.numel() == 0) continue;
+      const int64_t rows = param.value.size(0), row = plant_.token - job_.grid().position.tensor * rows;
+      if (row >= 0 && row < rows) param.value.detach()[row].fill_(plant_.value);
+    }
   }
   void plant_moment() {
     job_.optimizer().visit_state([&](const optim::StatePiece& piece) {
@@ -157,8 +176,14 @@ class Finite : public ::testing::Test {
     const std::string end = run(save, plant, "--save-interval 1 " + more, layout);
     EXPECT_EQ(end.find(concat(static_cast<int>(train::kNotFinite), " ")), 0u) << end;
     EXPECT_NE(end.find(concat("step ", kSteps)), std::string::npos) << end;
-    // What was planted before a step that was made has spread to all weights.
-    // An activation has no name here, and a gradient only where the norm is measured.
+    if (plant.where == Where::kActivation) {
+      EXPECT_NE(end.find(concat("first in the forward pass of sample")), std::string::npos) << end;
+      EXPECT_NE(end.find(concat(": ", kOperations.at(plant.param), ", where element [")), std::string::npos) << end;
+      EXPECT_NE(end.find(concat(" document ")), std::string::npos) << end;
+      EXPECT_NE(end.find("(their documents are in spikes/step_00000004.txt)"), std::string::npos) << end;
+    }
+    // What was planted before a step that was made has spread to all weights. A gradient has a name only where the norm
+    // is measured.
     const bool measured = plant.where == Where::kGradient && more != "--clip-grad 0";
     const bool names = measured || plant.where == Where::kMomentAfter || plant.where == Where::kWeightAfter;
     if (names) {
@@ -197,6 +222,42 @@ TEST_F(Finite, NorInAnyLayout) {
       expect_older_newest({.where = where, .param = kParam, .value = kNan}, "", layout, "many");
 }
 
+// A word that one document has, and no other: it is named, in the step that reads it, whatever the layout.
+TEST_F(Finite, TheDocumentOfABadActivationIsNamed) {
+  constexpr int kDocument = 13, kWord = 4113;
+  {
+    std::mt19937 random(3);
+    data::TokenStoreWriter writer(*folder_ / "words", data::TokenType::kUint16);
+    for (int document = 0; document < 20; ++document) {
+      std::vector<int32_t> ids(21);
+      for (int32_t& id : ids) id = static_cast<int32_t>(random() % 4000);
+      if (document == kDocument) ids[9] = kWord;
+      writer.add_sequence(ids);
+      writer.end_document();
+    }
+    writer.finish();
+  }
+  for (const std::string layout : {"tp1", "tp2sp", "pp2", "dp2zero1", "cp2"}) {
+    SCOPED_TRACE(layout);
+    const Plant plant{
+        .where = Where::kTokenBefore, .param = "word_embeddings.weight", .value = kNan, .first = 1, .token = kWord};
+    const std::string end = run("word", plant,
+                                concat("--untie-embeddings-and-output-weights --split 100,0,0 --clip-grad 0 "
+                                       "--save-interval 100 --data-path ",
+                                       *folder_ / "words"),
+                                layout);
+    EXPECT_EQ(end.find("17 "), 0u) << end;
+    EXPECT_NE(end.find("'word_embeddings.weight' was not finite before this step; first in the forward pass"),
+              std::string::npos)
+        << end;
+    EXPECT_NE(end.find(concat("document ", kDocument, " of ", *folder_ / "words: ")), std::string::npos) << end;
+    if (layout == "tp1" || layout == "pp2") {
+      EXPECT_NE(end.find(concat(" is from document ", kDocument, " of ")), std::string::npos) << end;
+    }
+    std::filesystem::remove_all(*folder_ / "word");
+  }
+}
+
 TEST_F(Finite, ASaveWaitsForASoundStep) {
   const Plant plant{.where = Where::kActivation, .param = kParam, .value = kInfinity, .first = 2, .last = 2};
   EXPECT_EQ(run("waits", plant, "--save-interval 2"), "0");
@@ -211,7 +272,9 @@ TEST_F(Finite, ARunThatEndsInNansSaysSinceWhen) {
   for (const std::string more : {"--save-interval 1", "--save-interval 1 --exit-interval 3"}) {
     const std::string end = run("since", plant, more);
     EXPECT_EQ(end.find("17 "), 0u) << end;
-    EXPECT_NE(end.find("since step 2 (lm loss is not a number (NaN); samples 8 to 15 of the run)"), std::string::npos)
+    EXPECT_NE(end.find("since step 2 (lm loss is not a number (NaN); "), std::string::npos) << end;
+    EXPECT_NE(end.find("; samples 8 to 15 of the run (their documents are in spikes/step_00000002.txt)"),
+              std::string::npos)
         << end;
     EXPECT_EQ(saved("since"), std::vector<int64_t>{1});
     EXPECT_EQ(events("since", "save put off").size(), 1u);

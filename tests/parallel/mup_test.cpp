@@ -16,7 +16,9 @@ namespace mup_test {
 
 constexpr int64_t kBaseWidth = 128, kHeadSize = 32, kVocabulary = 64, kLength = 16, kRows = 8, kSteps = 10;
 
-families::GptConfig config_of(int64_t width, bool mup) {
+enum class Rule { kStandard, kMup, kMupWithOutputOfZeros };
+
+families::GptConfig config_of(int64_t width, Rule rule) {
   families::GptConfig config;
   config.num_layers = 2;
   config.hidden_size = width;
@@ -27,7 +29,8 @@ families::GptConfig config_of(int64_t width, bool mup) {
   config.vocab_size = config.padded_vocab_size = kVocabulary;
   config.hidden_dropout = config.attention_dropout = 0;
   config.init_method_std = 0.08;
-  if (mup) config.mup = {.mup = true, .mup_base_hidden_size = kBaseWidth};
+  if (rule != Rule::kStandard) config.mup = {.mup = true, .mup_base_hidden_size = kBaseWidth};
+  config.tie_output = rule != Rule::kMupWithOutputOfZeros;
   return config;
 }
 
@@ -56,17 +59,18 @@ std::vector<at::Tensor> outputs(const families::GptConfig& config, tensor::Param
 }
 
 // log2 of the root mean square of what each layer adds to the stream, and of the change of the logits.
-std::vector<double> sizes_after_training(int64_t width, bool mup, uint64_t seed) {
-  const families::GptConfig config = config_of(width, mup);
+std::vector<double> sizes_after_training(int64_t width, Rule rule, uint64_t seed) {
+  const families::GptConfig config = config_of(width, rule);
   tensor::ParamSet params(families::gpt_params(config), {}, at::kFloat, true);
   models::GptModel model(nn::LayerBuilder{params, dist::single_process()}, config, {});
   optim::Optimizer optimizer(params, {.settings = {.weight_decay = 0}, .clip_grad = 0});
   at::Generator generator = at::detail::createCPUGenerator(seed);
   for (tensor::Param& param : params.params()) {
     const spec::Init& init = param.spec->init;
-    optimizer.set_master(param, init.kind == spec::Init::Kind::kNormal
+    const bool is_output = param.spec->name == "lm_head.weight";
+    optimizer.set_master(param, init.kind == spec::Init::Kind::kNormal && !is_output
                                     ? at::randn(param.spec->shape, generator, at::kFloat) * init.value
-                                    : at::full(param.spec->shape, init.value));
+                                    : at::full(param.spec->shape, is_output ? 0 : init.value));
   }
   const std::vector<at::Tensor> before = outputs(config, params);
   pipeline::Runner runner({&model}, dist::single_process().pipeline, params.grad_queue());
@@ -85,23 +89,25 @@ std::vector<double> sizes_after_training(int64_t width, bool mup, uint64_t seed)
 }
 
 // Of each size, by least squares over the binary logarithm of the width.
-std::vector<double> slopes(bool mup) {
-  const std::vector<int64_t> widths = {128, 256, 512, 1024};
-  constexpr uint64_t kSeeds = 2;
+std::vector<double> slopes(Rule rule, const std::vector<int64_t>& widths, uint64_t num_seeds) {
   std::vector<double> slopes;
+  double squares = 0;
   for (size_t at = 0; at < widths.size(); ++at) {
-    const double x = static_cast<double>(at) - 1.5;  // about their mean; the squares of all add up to 5
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      const std::vector<double> sizes = sizes_after_training(widths[at], mup, seed);
+    const double x = static_cast<double>(at) - static_cast<double>(widths.size() - 1) / 2;  // about their mean
+    squares += x * x;
+    for (uint64_t seed = 1; seed <= num_seeds; ++seed) {
+      const std::vector<double> sizes = sizes_after_training(widths[at], rule, seed);
       slopes.resize(sizes.size());
-      for (size_t i = 0; i < sizes.size(); ++i) slopes[i] += x * sizes[i] / 5 / kSeeds;
+      for (size_t i = 0; i < sizes.size(); ++i) slopes[i] += x * sizes[i] / static_cast<double>(num_seeds);
     }
   }
+  for (double& slope : slopes) slope /= squares;
   return slopes;
 }
 
 TEST(Mup, ActivationsHaveTheSameSizeAtEveryWidth) {
-  const std::vector<double> with = slopes(true), without = slopes(false);
+  const std::vector<int64_t> widths = {128, 256, 512, 1024};
+  const std::vector<double> with = slopes(Rule::kMup, widths, 2), without = slopes(Rule::kStandard, widths, 2);
   for (size_t i = 0; i < with.size(); ++i) {
     const bool is_logits = i + 1 == with.size();
     std::printf("%s %zu: slope %.3f, without muP %.3f\n", is_logits ? "logits" : "activation", i, with[i], without[i]);
@@ -109,6 +115,17 @@ TEST(Mup, ActivationsHaveTheSameSizeAtEveryWidth) {
     EXPECT_LE(std::abs(with[i]), is_logits ? 0.2 : 0.05) << i;
     EXPECT_GT(without[i], 0.3) << i;  // the check sees what it is for
   }
+}
+
+// Without that random part, where it is largest to see: an output layer of its own that begins as zeros. What is left
+// of a slope is of the narrowest model, whose 128 random numbers for each of 64 words are not quite orthogonal.
+TEST(Mup, LogitsDoOnceTheirRandomPartIsGone) {
+  const std::vector<double> all = slopes(Rule::kMupWithOutputOfZeros, {128, 256, 512, 1024}, 2),
+                            wide = slopes(Rule::kMupWithOutputOfZeros, {256, 512, 1024}, 4);
+  std::printf("logits: slope %.3f, from 256 on %.3f\n", all.back(), wide.back());
+  for (size_t i = 0; i + 1 < all.size(); ++i) EXPECT_LE(std::abs(all[i]), 0.05) << i;
+  EXPECT_LE(std::abs(all.back()), 0.1);
+  EXPECT_LE(std::abs(wide.back()), 0.05);
 }
 
 }  // namespace mup_test

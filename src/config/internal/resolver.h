@@ -47,6 +47,10 @@ class Resolver {
   bool is_said(const char* name) const {
     return given(name) && table_.find(name)->values() != table_.find(name)->default_values();
   }
+  // Given there, with whatever value.
+  bool is_of_command_line(const char* name) const {
+    return given(name) && table_.find(name)->source() == "command line";
+  }
   void check_qk_clip(const spec::OptimizerKind& kind);
   void check_clipped_layers(const std::vector<spec::ParamSpec>& params);
   void check_sequence_division();

@@ -15,7 +15,7 @@
 
 namespace espalier::models::plain_gpt {
 
-// Learned, ALiBi or rotary positions; layer norms, biases and a tied output.
+// Learned, ALiBi or rotary positions; layer norms and biases.
 class PlainGpt {
  public:
   PlainGpt(const families::GptConfig& config, tensor::ParamSet& params) : config_(config) {
@@ -33,7 +33,8 @@ class PlainGpt {
       x = x + at::embedding(p("position_embeddings.weight"), positions);
     if (config_.mup.mup) x = x * config_.mup.mup_embedding_mult;
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) x = run_layer(x, layer, visible, added);
-    const at::Tensor logits = at::matmul(norm(x, "final_layernorm"), p("word_embeddings.weight").t());
+    const at::Tensor& output = p(config_.tie_output ? "word_embeddings.weight" : "lm_head.weight");
+    const at::Tensor logits = at::matmul(norm(x, "final_layernorm"), output.t());
     const double cap = config_.logit_soft_cap;
     if (!config_.mup.mup) return cap == 0 ? logits : cap * (logits / cap).tanh();
     const double narrower =
