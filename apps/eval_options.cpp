@@ -38,6 +38,11 @@ void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
   table.add("--num-fewshot", options.num_fewshot, "examples before each question of lm-eval-0.4's tasks")
       .minimum(0)
       .maximum(1000);
+  table
+      .add("--max-gen-toks", options.max_gen_toks,
+           "most tokens of a text that lm-eval-0.4's tasks have generated; their files say how many unless given")
+      .minimum(1)
+      .maximum(1'000'000);
   table.add("--data", options.data, "the folder of the tasks' files, the file of one task, or TASK=FILE")
       .alias("--valid-data")
       .value_name("PATH");

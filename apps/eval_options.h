@@ -17,7 +17,7 @@ struct EvalOptions {
   std::vector<std::string> tasks, data;
   std::string task_set;    // of names that do not say theirs; empty: the one that has the task
   std::string task_files;  // of lm_eval 0.4
-  std::optional<int64_t> num_fewshot;
+  std::optional<int64_t> num_fewshot, max_gen_toks;
   std::optional<int64_t> limit, sequence_length;
   bool list_data = false, json = false, log_samples = false, overwrite = false;
   text::TokenizerOptions tokenizer;

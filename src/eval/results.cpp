@@ -40,6 +40,10 @@ Json config_of_04(const TaskResult& result) {
   Json config = {{"task", task.name}, {"dataset_path", task.data.data_set}, {"split", task.data.split}};
   for (const MetricResult& metric : result.metrics)
     config["metric_list"].push_back({{"metric", metric.name}, {"higher_is_better", metric.higher_is_better}});
+  if (task.generation) {
+    config["generation_kwargs"] = task.generation->arguments;
+    config["repeats"] = task.repeats;
+  }
   config["num_fewshot"] = task.num_fewshot;
   config["metadata"] = {{"version", task.version}};
   return config;

@@ -32,7 +32,7 @@ std::string results_csv(const std::vector<TaskResult>& results);
 // A table of all metrics, as the harness prints it.
 std::string results_markdown(const std::vector<TaskResult>& results);
 
-// A line for each document, as lm_eval 0.4 writes with --log_samples.
+// A line for each document, and each filter of generated texts, as lm_eval 0.4 writes with --log_samples.
 std::string sample_lines(const TaskResult& result, const std::vector<Answers>& answers);
 
 }  // namespace espalier::eval
