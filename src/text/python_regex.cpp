@@ -14,10 +14,10 @@ namespace {
 
 constexpr uint32_t kMostSteps = 10'000'000;  // of one search
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_octal(char c) { return c >= '0' && c <= '7'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+bool is_decimal(char c) { return c >= '0' && c <= '9'; }
+bool is_octal_digit(char c) { return c >= '0' && c <= '7'; }
+bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_hexadecimal(char c) { return is_decimal(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 // Python's expression as PCRE2's.
 class Translator {
@@ -70,7 +70,7 @@ class Translator {
   // {,n} has no lower bound.
   void open_quantifier() {
     size_t end = at_ + 2;
-    while (end < source_.size() && is_digit(source_[end])) ++end;
+    while (end < source_.size() && is_decimal(source_[end])) ++end;
     const bool is_quantifier = end < source_.size() && source_[end] == '}';
     made_ += is_quantifier ? "{0," : "\\{,";
     at_ += 2;
@@ -94,7 +94,7 @@ class Translator {
   void escape() {
     if (at_ + 1 == source_.size()) refuse("ends with a backslash");
     const char c = peek(1);
-    if (is_digit(c)) return numbered(c);
+    if (is_decimal(c)) return numbered(c);
     at_ += 2;
     switch (c) {
       case 's': made_ += in_class_ ? "\\s\\x1c-\\x1f" : "[\\s\\x1c-\\x1f]"; return;
@@ -120,7 +120,7 @@ class Translator {
       case 'w':
       case 'W': made_ += concat("\\", c); return;
       default:
-        if (is_letter(c)) break;
+        if (is_ascii_letter(c)) break;
         made_ += static_cast<uint8_t>(c) < 0x80 ? concat("\\", c) : std::string(1, c);
         return;
     }
@@ -130,22 +130,22 @@ class Translator {
   // An octal number, or what a group has matched.
   void numbered(char first) {
     ++at_;
-    const bool is_three_octal = is_octal(first) && is_octal(peek(1)) && is_octal(peek(2));
+    const bool is_three_octal = is_octal_digit(first) && is_octal_digit(peek(1)) && is_octal_digit(peek(2));
     if (first == '0' || is_three_octal) {
       int code = 0;
-      for (int i = 0; i < 3 && is_octal(peek(0)); ++i) code = 8 * code + (source_[at_++] - '0');
+      for (int i = 0; i < 3 && is_octal_digit(peek(0)); ++i) code = 8 * code + (source_[at_++] - '0');
       made_ += format_printf("\\x{%x}", static_cast<unsigned>(code));
       return;
     }
     if (in_class_) refuse("bad escape \\", first);
-    const size_t size = is_digit(peek(1)) ? 2 : 1;
+    const size_t size = is_decimal(peek(1)) ? 2 : 1;
     made_ += concat("\\g{", std::string(source_.substr(at_, size)), "}");
     at_ += size;
   }
 
   void code_point(size_t num_digits) {
     for (size_t i = 0; i < num_digits; ++i)
-      if (!is_hex(peek(i))) refuse("an escape with too few hexadecimal digits");
+      if (!is_hexadecimal(peek(i))) refuse("an escape with too few hexadecimal digits");
     made_ += concat("\\x{", std::string(source_.substr(at_, num_digits)), "}");
     at_ += num_digits;
   }
