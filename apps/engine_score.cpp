@@ -26,7 +26,7 @@ constexpr size_t kLinesAtOnce = 1024;  // what is begun together may share its b
 struct ScoreOptions {
   std::string load, requests, answers;
   std::optional<int64_t> num_threads;
-  bool ema = false, int8_weights = false;
+  bool ema = false, int8_weights = false, stream_layers = false;
 };
 
 bool read_options(const std::vector<std::string>& arguments, ScoreOptions& options) {
@@ -37,6 +37,7 @@ bool read_options(const std::vector<std::string>& arguments, ScoreOptions& optio
   table.add("--num-threads", options.num_threads, "threads").minimum(1);
   table.add("--ema", options.ema, "the moving average of the weights");
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits");
+  table.add("--stream-layers", options.stream_layers, "read each layer when it is needed");
   Problems problems;
   if (!table.parse(arguments, problems)) return false;
   problems.raise();
@@ -162,7 +163,7 @@ int score(const std::vector<std::string>& arguments) {
   at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
   const infer::LoadedModel loaded =
       infer::load_model(options.load, std::nullopt, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
-                        options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
+                        infer::weight_format(options.int8_weights, options.stream_layers));
   if (loaded.model == nullptr)
     throw UserError(
         concat(options.load, " holds a ", loaded.config.family->display, ": only models that write text are evaluated"),

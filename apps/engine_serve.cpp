@@ -137,7 +137,7 @@ class Served {
  public:
   Served(const std::string& load, std::optional<int64_t> step, const ServeOptions& options)
       : loaded_(infer::load_model(load, step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
-                                  options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved)) {
+                                  infer::weight_format(options.int8_weights, options.stream_layers))) {
     if (loaded_.model == nullptr)
       throw UserError(concat("'", load, "' holds a ", loaded_.config.family->display, ", and only models that write ",
                              "text are served; espalier generate --load fills in its [MASK]"),

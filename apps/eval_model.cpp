@@ -92,6 +92,7 @@ void ask_model(const EvalModel& model, const std::string& requests, const std::s
   if (num_threads) words.insert(words.end(), {"--num-threads", std::to_string(*num_threads)});
   if (model.ema) words.push_back("--ema");
   if (model.int8_weights) words.push_back("--int8-weights");
+  if (model.stream_layers) words.push_back("--stream-layers");
   if (const int code = run_engine("score", words); code != 0)
     throw UserError("nothing was evaluated: see above", static_cast<ExitCode>(code));
 }

@@ -24,7 +24,7 @@ struct EvalOptions {
   eval::ZeroShotOptions zero_shot;
   std::string load;  // the run or step to evaluate, if any
   bool ema = false;  // its moving average of the weights
-  bool int8_weights = false;
+  bool int8_weights = false, stream_layers = false;
   bool int8_shift = false;  // with the weights as they are saved too, to say what 8 bits change
   std::optional<int64_t> ckpt_step, num_threads;
   std::string requests;  // of this file, and no tasks

@@ -152,6 +152,32 @@ TEST_F(EvalOfARun, TasksAreAskedOfTheModel) {
   EXPECT_DOUBLE_EQ(nlohmann::json::parse(content("r.json")).at("results").at("piqa").at("acc"), right / 2.0);
 }
 
+// Layers that are read one after another give the bits of a model that is in memory; a damaged one is named.
+TEST_F(EvalOfARun, LayersThatAreReadWhenTheyAreNeededGiveTheSameBits) {
+  write("requests.jsonl",
+        "{\"context\": \"The president\", \"continuation\": \" of the United States\"}\n"
+        "{\"context\": \"\", \"continuation\": \"Hello\"}\n");
+  const std::string generate =
+                        "espalier generate --load run --prompt 'The president' 'A' --tokens-to-generate 9 --json ",
+                    eval = "espalier eval --load run --requests requests.jsonl ";
+  const Outcome generated = bash(generate + "--stream-layers"), scored = bash(eval + "--stream-layers");
+  ASSERT_EQ(generated.exit_code, 0) << generated.errors;
+  ASSERT_EQ(scored.exit_code, 0) << scored.errors;
+  EXPECT_NE(generated.output, "");
+  EXPECT_EQ(generated.output, bash(generate).output);
+  EXPECT_EQ(scored.output, bash(eval).output);
+  EXPECT_NE(generated.errors.find("the layers are read when they are needed: "), std::string::npos) << generated.errors;
+  const Outcome both = bash(generate + "--stream-layers --int8-weights");
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_NE(both.errors.find("--int8-weights and --stream-layers: one at a time"), std::string::npos);
+  const Outcome damaged = bash(
+      "f=$(ls run/step_*/weights-00001.safetensors); n=$(stat -c %s $f); chmod u+w $f; "
+      "printf x | dd of=$f bs=1 seek=$((n - 9)) conv=notrunc 2>dd.log; " +
+      generate + "--stream-layers");
+  EXPECT_EQ(damaged.exit_code, 65) << damaged.errors;
+  EXPECT_NE(damaged.errors.find("weights-00001.safetensors"), std::string::npos) << damaged.errors;
+}
+
 // A task whose answers are texts: they are what generation says, up to the first stop.
 TEST_F(EvalOfARun, TextsAreGeneratedForTasks) {
   write("sums.yaml", R"(task: sums

@@ -407,6 +407,7 @@ TEST_F(T5Command, AnswersAndTheirScoresAreThoseThatAPromptGetsAlone) {
   ASSERT_EQ(together.size(), 3u);
   for (size_t i = 0; i < prompts.size(); ++i)
     EXPECT_EQ(generated(concat("'", prompts[i], "' --greedy"))[0], together[i]) << i;
+  EXPECT_EQ(generated(all + "--greedy --stream-layers"), together);
   // A text of whole words comes back as the ids that it was, and is scored as it was drawn.
   write_file_atomically(folder_ / "work/requests.jsonl",
                         R"({"context": "the president <extra_id_0> that", "continuation": "<extra_id_0> the of"})"
