@@ -6,7 +6,7 @@ and whether it gives the same bits as the model in memory.
 
 RUN is a run of a model that continues text. Before each measurement the cache's pages of its files are given up
 (posix_fadvise). The disk's rate is that of reading the same files from the beginning to the end without the cache (O_DIRECT,
-16 MiB at a time). With --memory-mib the program runs in a control group (cgroup v1 `memory`, as root) of so much memory, its
+16 MiB at a time), as often as there are passes: a device may be faster for a while. With --memory-mib the program runs in a control group (cgroup v1 `memory`, as root) of so much memory, its
 part of the cache included: less than the model has, so that no pass finds what the one before it read.
 """
 import argparse
@@ -39,9 +39,9 @@ def give_up_cache(files):
         os.close(handle)
 
 
-def disk_rate(files):
+def disk_rate(files, times):
     buffer, total, begin = mmap.mmap(-1, PIECE), 0, time.perf_counter()
-    for name in files:
+    for name in files * times:
         handle = os.open(name, os.O_RDONLY | os.O_DIRECT)
         while count := os.readv(handle, [buffer]):
             total += count
@@ -93,7 +93,7 @@ def main():
     same = True
     for _ in range(arguments.rounds):
         give_up_cache(files)
-        disk = disk_rate(files)
+        disk = disk_rate(files, arguments.tokens)
         give_up_cache(files)
         made, seconds, peak, errors = generate(arguments.run, arguments.tokens, True, arguments.memory_mib)
         if made is None:
