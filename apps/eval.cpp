@@ -77,7 +77,9 @@ void check_ids(const EvalOptions& options, const std::vector<EvalTask>& tasks, P
     problems.add("--num-fewshot: only tasks of lm-eval-0.4 have examples");
   if (options.max_gen_toks &&
       std::none_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.task.generation; }))
-    problems.add("--max-gen-toks: none of the tasks generates text");
+    problems.add(
+        "--max-gen-toks: none of the tasks generates text",
+        options.task_files.empty() ? "" : "; lm-eval-0.4:NAME is that of --task-files where other sets have it too");
   if (asks) {
     if (encodes) problems.add("--tokenizer-type: the model of --load has its own tokenizer");
     return;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "eval/results.h"
 #include "eval/yaml_file.h"
 
 namespace espalier::eval {
@@ -112,6 +113,8 @@ TEST(LmEvalTask, TextsAreGeneratedFilteredAndCompared) {
   EXPECT_EQ(result.metrics[0].value, 0.5);  // "[invalid]" and "3"
   EXPECT_EQ(result.metrics[1].filter, "as-it-is");
   EXPECT_EQ(result.metrics[1].value, 0.5);  // "two" and "it is = 3"
+  EXPECT_NE(results_markdown({result}).find("|exact_match:strict"), std::string::npos) << results_markdown({result});
+  EXPECT_NE(results_csv({result}).find("\nsums,exact_match:as-it-is,0.5,"), std::string::npos) << results_csv({result});
 }
 
 TEST(LmEvalTask, RepeatedTextsAreDrawn) {

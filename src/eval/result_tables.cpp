@@ -135,8 +135,9 @@ std::string results_csv(const std::vector<TaskResult>& results) {
   std::string table = "task,metric,value,err,version\n";
   for (const TaskResult* result : by_name(results))
     for (const MetricResult& metric : result->metrics)
-      table += concat(result->prepared->task.name, ",", metric.name, ",", repr(metric.value), ",",
-                      metric.error ? repr(*metric.error) : "", ",", result->prepared->task.version.dump(), "\n");
+      table +=
+          concat(result->prepared->task.name, ",", label_of(result->prepared->task, metric), ",", repr(metric.value),
+                 ",", metric.error ? repr(*metric.error) : "", ",", result->prepared->task.version.dump(), "\n");
   return table;
 }
 
@@ -146,8 +147,9 @@ std::string results_markdown(const std::vector<TaskResult>& results) {
     for (const MetricResult& metric : result.metrics) {
       const bool first = &metric == &result.metrics[0];
       rows.push_back({first ? result.prepared->task.name : "", first ? result.prepared->task.version.dump() : "",
-                      metric.name, metric.higher_is_better ? "\u2191" : "\u2193", format_fixed(metric.value, 4),
-                      metric.error ? "\u00b1" : "", metric.error ? format_fixed(*metric.error, 4) : ""});
+                      label_of(result.prepared->task, metric), metric.higher_is_better ? "\u2191" : "\u2193",
+                      format_fixed(metric.value, 4), metric.error ? "\u00b1" : "",
+                      metric.error ? format_fixed(*metric.error, 4) : ""});
     }
   return markdown(rows, {false, true, false, false, true, false, true});
 }

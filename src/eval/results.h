@@ -22,6 +22,9 @@ enum class ResultLayout {
   kLmEval04,    // metrics carry their filter ("acc,none"), next to configs, versions, n-shot, n-samples, ...
 };
 
+// "exact_match", or "exact_match:strict" where a task has several filters and each has its own value.
+std::string label_of(const Task& task, const MetricResult& metric);
+
 // Both with task_set and tokenization (of each task, where they differ) in addition to what the harness writes. A value
 // that is not a number is null.
 std::string results_json(const std::vector<TaskResult>& results, const EvaluationFacts& facts, ResultLayout layout);

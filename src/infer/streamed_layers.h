@@ -2,7 +2,8 @@
 // its blocks are checked. While a layer is used the one that followed it last time is read, so that a pass takes as
 // long as the slower of reading and computing. Memory holds two layers.
 //
-// Files are read, not mapped: a bad disk gives an error with a name, and what is held is bounded.
+// Files are read past the page cache, not mapped: a bad disk gives an error with a name, what is held is bounded, and
+// what others have in the cache stays there.
 #pragma once
 
 #include <ATen/core/Tensor.h>
