@@ -109,7 +109,7 @@ int generate(const std::vector<std::string>& arguments) {
       !options.prompts.empty() || options.writes_file() ? options.prompts : lines_of_stdin();
   const infer::LoadedModel loaded = infer::load_model(
       options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
-      options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved);
+      infer::weight_format(options.int8_weights, options.stream_layers));
   const NeighborSource neighbors = neighbor_source(loaded, options);
   const infer::SamplingConfig sampling{.temperature = options.is_greedy() ? 1 : options.temperature,
                                        .top_k = options.is_greedy() ? 1 : options.top_k,

@@ -77,7 +77,9 @@ serve::DeskOptions desk_options(const infer::LoadedModel& loaded, const ServeOpt
           .request_limit = std::chrono::seconds(options.request_seconds),
           .api_key = options.api_key,
           .render_chat = chat_renderer(*loaded.tokenizer, options),
-          .find_passages = std::move(find_passages)};
+          .find_passages = std::move(find_passages),
+          .text_ends = loaded.text_ends ? std::optional(serve::TextEnds{loaded.text_ends->begin, loaded.text_ends->end})
+                                        : std::nullopt};
 }
 
 // A connection is a descriptor.
@@ -135,10 +137,10 @@ class Served {
  public:
   Served(const std::string& load, std::optional<int64_t> step, const ServeOptions& options)
       : loaded_(infer::load_model(load, step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
-                                  options.int8_weights ? infer::WeightFormat::kInt8 : infer::WeightFormat::kSaved)) {
-    if (loaded_.model == nullptr || loaded_.text_ends)
-      throw UserError(concat("'", load, "' holds a model with an encoder, and only models that continue text ",
-                             "are served; espalier generate --load fills in its [MASK]"),
+                                  infer::weight_format(options.int8_weights, options.stream_layers))) {
+    if (loaded_.model == nullptr)
+      throw UserError(concat("'", load, "' holds a ", loaded_.config.family->display, ", and only models that write ",
+                             "text are served; espalier generate --load fills in its [MASK]"),
                       ExitCode::kUsage);
     say_without_neighbors(loaded_);
     model_.emplace(*loaded_.model, loaded_.params->compute_type(), sized_for_serving(loaded_, options));

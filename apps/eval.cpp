@@ -75,6 +75,11 @@ void check_ids(const EvalOptions& options, const std::vector<EvalTask>& tasks, P
   if (has_megatrons && options.limit) problems.add("--limit: megatron's tasks are read completely");
   if (options.num_fewshot && std::none_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.of_file; }))
     problems.add("--num-fewshot: only tasks of lm-eval-0.4 have examples");
+  if (options.max_gen_toks &&
+      std::none_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.task.generation; }))
+    problems.add(
+        "--max-gen-toks: none of the tasks generates text",
+        options.task_files.empty() ? "" : "; lm-eval-0.4:NAME is that of --task-files where other sets have it too");
   if (asks) {
     if (encodes) problems.add("--tokenizer-type: the model of --load has its own tokenizer");
     return;
@@ -87,11 +92,14 @@ void check_ids(const EvalOptions& options, const std::vector<EvalTask>& tasks, P
                  *options.sequence_length, ": ids between the windows would count nowhere");
 }
 
-void write_requests(const EvalOptions& options, const std::vector<eval::PreparedTask>& tasks, const std::string& file) {
+// `model`: without one the ids are those of a decoder.
+void write_requests(const EvalOptions& options, const EvalModel& model, const std::vector<eval::PreparedTask>& tasks,
+                    const std::string& file) {
   std::map<eval::Tokenization, eval::RequestEncoder> encoders;
   if (const text::Tokenizer* tokenizer = options.zero_shot.tokenizer)
     for (const auto tokenization : {eval::Tokenization::kSeparate, eval::Tokenization::kJoint})
-      encoders.try_emplace(tokenization, *tokenizer, tokenization, *tokenizer->eod(), *options.sequence_length);
+      encoders.try_emplace(tokenization, *tokenizer, tokenization, *model.prefix, *options.sequence_length,
+                           model.has_encoder ? eval::ContextReader::kEncoder : eval::ContextReader::kDecoder);
   PendingFile pending(file);
   OutputFile output(pending.temporary());
   for (const eval::PreparedTask& task : tasks) {
@@ -242,10 +250,11 @@ int eval_main(const std::vector<std::string>& arguments) {
   if (!options.load.empty() && problems.empty()) {
     model = open_eval_model(options.load, options.ckpt_step, options.ema);
     model.int8_weights = options.int8_weights;
-    if (model.has_encoder && options.requests.empty())
-      problems.add("'", options.load,
-                   "' holds a T5, and tasks are for models that continue text; --requests FILE scores ",
-                   "what it answers");
+    model.stream_layers = options.stream_layers;
+    for (const EvalTask& task : tasks)
+      if (model.has_encoder && task.is_megatrons())
+        problems.add("--tasks ", task.task.name, ": '", options.load,
+                     "' holds a T5, whose encoder reads what comes before; megatron's tasks read one stream of text");
     if (!options.sequence_length) options.sequence_length = model.sequence_length;
     if (*options.sequence_length > model.sequence_length)
       problems.add("--seq-length ", *options.sequence_length, " is longer than that of the model's training, ",
@@ -253,7 +262,8 @@ int eval_main(const std::vector<std::string>& arguments) {
   }
   std::unique_ptr<text::Tokenizer> tokenizer = std::move(model.tokenizer);
   if (!options.tokenizer.type.empty()) tokenizer = load_tokenizer(options.tokenizer, problems);
-  if (tokenizer != nullptr && !tokenizer->eod() && !model.has_encoder)
+  if (options.load.empty() && tokenizer != nullptr) model.prefix = tokenizer->eod();
+  if (tokenizer != nullptr && !model.prefix)
     problems.add("the tokenizer has no end-of-document id, which is needed where a request has no context");
   problems.raise();
   options.zero_shot.tokenizer = tokenizer.get();
@@ -267,14 +277,14 @@ int eval_main(const std::vector<std::string>& arguments) {
   }
   const std::vector<eval::PreparedTask> prepared = prepare_eval_tasks(options, tasks);
   if (!options.write_requests.empty()) {
-    write_requests(options, prepared, options.write_requests);
+    write_requests(options, model, prepared, options.write_requests);
     say_what_was_written(options, prepared);
   } else if (!options.read_results.empty()) {
     read_results(options, prepared, options.read_results);
   } else {
     const EvalFolder folder;
     const std::string requests = folder.file("requests.jsonl"), answers = folder.file("answers.jsonl");
-    write_requests(options, prepared, requests);
+    write_requests(options, model, prepared, requests);
     ask_model(model, requests, answers, options.num_threads);
     read_results(options, prepared, answers);
     if (options.int8_shift) {

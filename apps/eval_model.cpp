@@ -80,6 +80,9 @@ EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step, 
   model.tokenizer = text::load_tokenizer(text::moved_to(run.tokenizer, entry->folder / "tokenizer"));
   model.sequence_length = run.data.sequence_length;
   model.has_encoder = run.family == &families::t5_family();
+  const text::NamedIds ids = model.tokenizer->named_ids();
+  model.prefix = model.tokenizer->eod();
+  if (model.has_encoder) model.prefix = ids.bos ? ids.bos : ids.text_end ? ids.text_end : ids.eos;
   return model;
 }
 
@@ -89,6 +92,7 @@ void ask_model(const EvalModel& model, const std::string& requests, const std::s
   if (num_threads) words.insert(words.end(), {"--num-threads", std::to_string(*num_threads)});
   if (model.ema) words.push_back("--ema");
   if (model.int8_weights) words.push_back("--int8-weights");
+  if (model.stream_layers) words.push_back("--stream-layers");
   if (const int code = run_engine("score", words); code != 0)
     throw UserError("nothing was evaluated: see above", static_cast<ExitCode>(code));
 }
@@ -98,8 +102,7 @@ void answer_request_lines(const EvalModel& model, const std::string& file, int64
   const EvalFolder folder;
   const std::string requests = folder.file("requests.jsonl"), answers = folder.file("answers.jsonl");
   std::optional<eval::RequestEncoder> encoder;
-  if (!model.has_encoder)
-    encoder.emplace(*model.tokenizer, eval::Tokenization::kJoint, *model.tokenizer->eod(), sequence_length);
+  if (!model.has_encoder) encoder.emplace(*model.tokenizer, eval::Tokenization::kJoint, *model.prefix, sequence_length);
   {
     OutputFile output(requests);
     data::LineReader lines({file});

@@ -29,10 +29,12 @@ class EvalFolder {
 struct EvalModel {
   std::filesystem::path step_folder;
   std::unique_ptr<text::Tokenizer> tokenizer;
-  int64_t sequence_length = 0;  // of its training
-  bool has_encoder = false;     // it reads the context, and its decoder says the continuation
-  bool ema = false;             // ask with the moving average of its weights
-  bool int8_weights = false;    // ask with its layers' matrices in 8 bits
+  int64_t sequence_length = 0;    // of its training
+  bool has_encoder = false;       // it reads the context, and its decoder says the continuation
+  std::optional<int32_t> prefix;  // the id that stands for no context
+  bool ema = false;               // ask with the moving average of its weights
+  bool int8_weights = false;      // ask with its layers' matrices in 8 bits
+  bool stream_layers = false;     // ask with layers that are read when they are needed
 };
 
 // `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none,

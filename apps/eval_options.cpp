@@ -38,6 +38,11 @@ void add_task_rows(OptionTable& table, EvalOptions& options, Choices& choices) {
   table.add("--num-fewshot", options.num_fewshot, "examples before each question of lm-eval-0.4's tasks")
       .minimum(0)
       .maximum(1000);
+  table
+      .add("--max-gen-toks", options.max_gen_toks,
+           "most tokens of a text that lm-eval-0.4's tasks have generated; their files say how many unless given")
+      .minimum(1)
+      .maximum(1'000'000);
   table.add("--data", options.data, "the folder of the tasks' files, the file of one task, or TASK=FILE")
       .alias("--valid-data")
       .value_name("PATH");
@@ -54,6 +59,8 @@ void add_model_rows(OptionTable& table, EvalOptions& options) {
             "ask with the layers' matrices in 8 bits: what that costs in quality");
   table.add("--int8-shift", options.int8_shift,
             "with --int8-weights: ask with the weights as they are saved too, and say by how much each value shifts");
+  table.add("--stream-layers", options.stream_layers,
+            "read each layer when a pass comes to it: for models that do not fit into memory");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--requests", options.requests,
@@ -144,6 +151,9 @@ void check_use(const EvalOptions& options, Problems& problems) {
   if (options.ckpt_step && !asks) problems.add("--ckpt-step needs --load");
   if (options.ema && !asks) problems.add("--ema needs --load");
   if (options.int8_weights && !asks) problems.add("--int8-weights needs --load");
+  if (options.stream_layers && !asks) problems.add("--stream-layers needs --load");
+  if (options.int8_weights && options.stream_layers)
+    problems.add("--int8-weights and --stream-layers: one at a time; 8 bits are made once, of layers that stay");
   if (options.int8_shift && (!options.int8_weights || !options.requests.empty()))
     problems.add("--int8-shift says what 8 bits change in the values of tasks: it needs --int8-weights and --tasks");
   if (!options.requests.empty()) {
@@ -194,6 +204,7 @@ bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& o
   table.stray_words_mean("--tasks");
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
                         "--int8-weights");
+  table.known_elsewhere({"--offload", "--cpu-offload", "--disk-offload", "--mmap"}, "--stream-layers");
   if (!table.parse(arguments, problems)) return false;
   options.tasks = task_words(options.tasks);
   apply(choices, options);

@@ -17,14 +17,14 @@ struct EvalOptions {
   std::vector<std::string> tasks, data;
   std::string task_set;    // of names that do not say theirs; empty: the one that has the task
   std::string task_files;  // of lm_eval 0.4
-  std::optional<int64_t> num_fewshot;
+  std::optional<int64_t> num_fewshot, max_gen_toks;
   std::optional<int64_t> limit, sequence_length;
   bool list_data = false, json = false, log_samples = false, overwrite = false;
   text::TokenizerOptions tokenizer;
   eval::ZeroShotOptions zero_shot;
   std::string load;  // the run or step to evaluate, if any
   bool ema = false;  // its moving average of the weights
-  bool int8_weights = false;
+  bool int8_weights = false, stream_layers = false;
   bool int8_shift = false;  // with the weights as they are saved too, to say what 8 bits change
   std::optional<int64_t> ckpt_step, num_threads;
   std::string requests;  // of this file, and no tasks

@@ -99,7 +99,8 @@ class EvalTaskChooser {
       }
     }
     for (const eval::TaskFile& file : files_->find(name, problems_)) {
-      std::optional<eval::LmEvalTask> read = eval::read_lm_eval_task(file, options_.num_fewshot, problems_);
+      std::optional<eval::LmEvalTask> read = eval::read_lm_eval_task(
+          file, {.num_fewshot = options_.num_fewshot, .max_gen_toks = options_.max_gen_toks}, problems_);
       if (!read) continue;
       read->task.set = kLmEval04Set;
       read->task.tokenization = eval::Tokenization::kJoint;

@@ -11,6 +11,8 @@ void add_generate_rows(OptionTable& table, GenerateOptions& options) {
   table.add("--ckpt-step", options.ckpt_step, "step of the run folder; by default the newest complete one");
   table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits, which takes less memory");
+  table.add("--stream-layers", options.stream_layers,
+            "read each layer when a pass comes to it: for models that do not fit into memory");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table.group("text");
   table.add("--prompt", options.prompts,
@@ -73,6 +75,7 @@ void add_generate_rows(OptionTable& table, GenerateOptions& options) {
   table.known_elsewhere({"--input", "--text", "--prompts", "--start"}, "--prompt");
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
                         "--int8-weights");
+  table.known_elsewhere({"--offload", "--cpu-offload", "--disk-offload", "--mmap"}, "--stream-layers");
   table.known_elsewhere({"--do-sample"}, "it samples unless --greedy is given");
   table.known_elsewhere({"--prompt-file", "--file", "--input-file"}, "--sample-input-file");
   table.known_elsewhere({"--output", "--output-file"}, "--sample-output-file");
@@ -83,6 +86,8 @@ void add_generate_rows(OptionTable& table, GenerateOptions& options) {
 namespace {
 
 void check_files(const OptionTable& table, const GenerateOptions& options, Problems& problems) {
+  if (options.int8_weights && options.stream_layers)
+    problems.add("--int8-weights and --stream-layers: one at a time; 8 bits are made once, of layers that stay");
   const auto given = [&](const char* name) { return table.find(name)->given(); };
   if (!options.input_file.empty() && !options.genfile.empty())
     problems.add("--genfile is for texts that begin with nothing; of --sample-input-file use --sample-output-file");

@@ -17,7 +17,7 @@ struct GenerateOptions {
   int64_t tokens_to_generate = 64, top_k = 0, seed = 1234;
   double temperature = 1.0, top_p = 0;
   bool greedy = false, stop_at_eod = true, json = false;
-  bool int8_weights = false;
+  bool int8_weights = false, stream_layers = false;
   bool ema = false;           // the moving average of the weights
   std::string retro_workdir;  // else that of the run
   bool retro_without_neighbors = false;

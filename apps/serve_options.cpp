@@ -60,6 +60,8 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
            "Jinja template of /v1/chat/completions; by default the tokenizer's own")
       .value_name("FILE");
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits, which takes less memory");
+  table.add("--stream-layers", options.stream_layers,
+            "read each layer when a pass comes to it: for models that do not fit into memory");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,
@@ -84,6 +86,7 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
   table.known_elsewhere({"--model", "--model-path", "--checkpoint", "--ckpt"}, "--load");
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
                         "--int8-weights");
+  table.known_elsewhere({"--offload", "--cpu-offload", "--disk-offload", "--mmap"}, "--stream-layers");
   table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
   table.known_elsewhere({"--max-num-seqs", "--parallel"}, "--max-running");
   table.known_elsewhere({"--max-model-len", "--ctx-size"}, "--max-context");
@@ -131,6 +134,8 @@ bool read_serve_options(const std::vector<std::string>& arguments, ServeOptions&
   if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
     problems.add(table.origin("--num-threads"), why);
   check_passages(options, search_memory, problems);
+  if (options.int8_weights && options.stream_layers)
+    problems.add("--int8-weights and --stream-layers: one at a time; 8 bits are made once, of layers that stay");
   if (options.beside.empty() && options.beside_step) problems.add("--beside-step says nothing without --beside DIR");
   if (!options.api_key_file.empty()) options.api_key = key_of(options.api_key_file, problems);
   if (!options.chat_template.empty()) options.chat_template_text = template_of(options.chat_template, problems);

@@ -37,6 +37,9 @@ class LoadedCheckpoint {
   const std::filesystem::path& folder() const { return reader_.folder(); }
   bool has(const std::string& name) const { return manifest().find(name) != nullptr; }
 
+  // As StepReader's.
+  void bypass_cache() { reader_.bypass_cache(); }
+
   // Nothing is read unless every request fits. A damaged block is found while reading: the destinations are then
   // partly written and the caller must not continue.
   //

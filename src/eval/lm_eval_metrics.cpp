@@ -6,6 +6,8 @@
 #include <set>
 
 #include "base/format.h"
+#include "eval/ignored_text.h"
+#include "eval/text_metrics.h"
 #include "text/python_text.h"
 
 namespace espalier::eval {
@@ -113,6 +115,11 @@ const std::map<std::string, KnownMetric>& known_metrics(OutputKind output) {
        {{"word_perplexity", {over_words, weighted_perplexity(), false}},
         {"byte_perplexity", {over_bytes, weighted_perplexity(), false}},
         {"bits_per_byte", {over_bytes, bits_per_byte(), false}}}},
+      {OutputKind::kGenerate,
+       {{"exact_match", {exact_match({}), mean()}},
+        {"bleu", {translation_score(bleu_counts), bleu()}},
+        {"chrf", {translation_score(chrf_counts), chrf()}},
+        {"chrf++", {translation_score(chrf_plus_counts), chrf_plus()}}}},
   };
   return all.at(output);
 }
@@ -121,8 +128,10 @@ Json usual_metrics(OutputKind output) {
   switch (output) {
     case OutputKind::kMultipleChoice: return {{{"metric", "acc"}}, {{"metric", "acc_norm"}}};
     case OutputKind::kLogLikelihood: return {{{"metric", "perplexity"}}, {{"metric", "acc"}}};
-    case OutputKind::kRolling: break;
+    case OutputKind::kRolling:
+    case OutputKind::kGenerate: break;
   }
+  if (output == OutputKind::kGenerate) return {{{"metric", "exact_match"}}};
   return {{{"metric", "word_perplexity"}}, {{"metric", "byte_perplexity"}}, {{"metric", "bits_per_byte"}}};
 }
 
@@ -147,8 +156,9 @@ std::vector<std::string> filter_names(const TaskFile& file, Problems& problems) 
 }
 
 std::optional<Metric> read_metric(const TaskFile& file, const Json& entry, OutputKind output, Problems& problems) {
-  static const std::set<std::string> kKeys = {"metric",      "aggregation",        "higher_is_better", "hf_evaluate",
-                                              "ignore_case", "ignore_punctuation", "regexes_to_ignore"};
+  static const std::set<std::string> kKeys = {
+      "metric",      "aggregation",        "higher_is_better",  "hf_evaluate",
+      "ignore_case", "ignore_punctuation", "regexes_to_ignore", "ignore_numbers"};
   const std::string place = file.place("metric_list") + ": metric_list: ";
   if (!entry.is_object() || !entry.contains("metric") || !entry["metric"].is_string()) {
     problems.add(place, "an entry has no name under 'metric'");
@@ -165,7 +175,9 @@ std::optional<Metric> read_metric(const TaskFile& file, const Json& entry, Outpu
     problems.add(place, "the metric '", name, "' is not supported; of such tasks these are: ", join(names, ", "));
     return std::nullopt;
   }
-  const KnownMetric& metric = found->second;
+  KnownMetric metric = found->second;
+  if (output == OutputKind::kGenerate && name == "exact_match")
+    metric.score = exact_match(read_ignored_text(entry, IgnoredText::Punctuation::kAscii, place + name, problems));
   const Json aggregation = entry.value("aggregation", Json(metric.aggregation.name));
   const Json higher = entry.value("higher_is_better", Json(metric.higher_is_better));
   if (aggregation != Json(metric.aggregation.name))
@@ -179,13 +191,19 @@ std::optional<Metric> read_metric(const TaskFile& file, const Json& entry, Outpu
 
 }  // namespace
 
-std::vector<Metric> lm_eval_metrics(const TaskFile& file, OutputKind output, Problems& problems) {
+std::vector<Metric> lm_eval_metrics(const TaskFile& file, OutputKind output, const std::vector<AnswerFilter>& filters,
+                                    Problems& problems) {
   Json list = file.config.value("metric_list", Json());
   if (list.is_null()) list = usual_metrics(output);
   if (!list.is_array()) problems.add(file.place("metric_list"), ": metric_list is not a list");
   std::vector<Metric> metrics, filtered;
   for (const Json& entry : list.is_array() ? list : Json::array())
     if (std::optional<Metric> metric = read_metric(file, entry, output, problems)) metrics.push_back(*metric);
+  if (output == OutputKind::kGenerate) {
+    for (const AnswerFilter& filter : filters)
+      for (const Metric& metric : metrics) filtered.push_back(of_filtered(metric, filter));
+    return filtered;
+  }
   for (const std::string& filter : filter_names(file, problems))
     for (Metric metric : metrics) {
       metric.filter = filter;

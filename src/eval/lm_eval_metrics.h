@@ -8,8 +8,9 @@
 
 namespace espalier::eval {
 
-// Those of metric_list, or the harness's own of that kind of request, once for each filter. What is not supported is
-// added to `problems`.
-std::vector<Metric> lm_eval_metrics(const TaskFile& file, OutputKind output, Problems& problems);
+// Those of metric_list, or the harness's own of that kind of request, once for each filter: those of `filters` where
+// texts are generated, else those whose names the file has. What is not supported is added to `problems`.
+std::vector<Metric> lm_eval_metrics(const TaskFile& file, OutputKind output, const std::vector<AnswerFilter>& filters,
+                                    Problems& problems);
 
 }  // namespace espalier::eval

@@ -73,6 +73,7 @@ class LmEvalPrompter {
              .continuation = text_of(target, "doc_to_target", document)}};
         break;
       case OutputKind::kMultipleChoice: ask_choices(document, target, question); break;
+      case OutputKind::kGenerate: ask_text(document, target, question); break;
     }
     return question;
   }
@@ -110,6 +111,29 @@ class LmEvalPrompter {
     set_golds(document, has_contexts ? text : target, question);
     check_kind(document, has_contexts, target.is_array());
     check_classes(document, question);
+  }
+
+  void ask_text(const Fields& document, const Json& target, Question& question) {
+    const Request request = {
+        .kind = RequestKind::kGenerate,
+        .context = context(document, text_of(rules_.tested.text->of(document), "doc_to_text", document)),
+        .generation = task_.task.generation};
+    question.requests.assign(static_cast<size_t>(task_.task.repeats), request);
+    if (rules_.needs_choices) question.field_choices = document.texts("choices");
+    if (rules_.tested.choice) {
+      if (!is_index(target))
+        document.refuse(
+            concat("doc_to_target makes ", python_repr(target).substr(0, 60), ", which does not name a choice"));
+      question.targets = {choice_at(choices_of(rules_.tested, document), index_of(target), document)};
+    } else if (target.is_array()) {
+      for (const Json& one : target) question.targets.push_back(text_of(one, "doc_to_target", document));
+    } else {
+      question.targets = {python_str(target)};
+    }
+    check_kind(document, false, target.is_array());
+    for (const Metric& metric : task_.task.metrics)
+      if (metric.aggregation.form == ItemForm::kTexts && target.is_array())
+        document.refuse(concat("the metric ", metric.name, " needs one target, not a list"));
   }
 
   void set_golds(const Fields& document, const Json& gold, Question& question) const {

@@ -3,6 +3,8 @@
 #include <set>
 
 #include "base/format.h"
+#include "eval/answer_filters.h"
+#include "eval/generation_rules.h"
 #include "eval/internal/lm_eval_rules.h"
 #include "eval/lm_eval_metrics.h"
 
@@ -51,16 +53,17 @@ class LmEvalReader {
  public:
   LmEvalReader(const TaskFile& file, Problems& problems) : file_(file), problems_(problems) {}
 
-  std::optional<LmEvalTask> read(std::optional<int64_t> num_fewshot) {
+  std::optional<LmEvalTask> read(const LmEvalOverrides& overrides) {
     const size_t before = problems_.messages().size();
     check_keys();
     LmEvalTask read;
     read.task.name = text("task").value_or("");
     read_output();
     read_turns();
-    read.task.metrics = lm_eval_metrics(file_, rules_.output, problems_);
+    if (rules_.output == OutputKind::kGenerate) read_generation(read.task, overrides);
+    read.task.metrics = lm_eval_metrics(file_, rules_.output, read.task.filters, problems_);
     for (const Metric& metric : read.task.metrics) rules_.has_mutual_info |= metric.name == "acc_mutual_info";
-    read_data(read, num_fewshot);
+    read_data(read, overrides.num_fewshot);
     if (problems_.messages().size() != before) return std::nullopt;
     read.rules = std::make_shared<const LmEvalRules>(std::move(rules_));
     return read;
@@ -83,19 +86,38 @@ class LmEvalReader {
     for (const auto& [key, value] : file_.config.items())
       if (!kTaskKeys.contains(key)) problems_.add(file_.place(key), ": the key '", key, "' is not supported");
     if (value("unsafe_code") == Json(true)) refuse("unsafe_code", "no code is run");
-    if (const Json repeats = value("repeats"); !repeats.is_null() && repeats != Json(1))
-      refuse("repeats", "each request is asked once");
+  }
+
+  void read_generation(Task& task, const LmEvalOverrides& overrides) {
+    task.repeats = num_repeats();
+    task.filters = read_answer_filters(file_, task.repeats, problems_);
+    for (const AnswerFilter& filter : task.filters) rules_.needs_choices |= filter.needs_choices;
+    if (const auto generation = eval::read_generation(file_, overrides.max_gen_toks, problems_))
+      task.generation = std::make_shared<const Generation>(*generation);
+    if (task.generation && task.generation->temperature == 0) task.repeats = 1;  // all would be the same
+  }
+  int64_t num_repeats() {
+    const Json repeats = value("repeats");
+    if (repeats.is_null()) return 1;
+    if (repeats.is_number_integer() && repeats >= 1 && repeats <= 1000) return repeats.get<int64_t>();
+    refuse("repeats", repeats.dump(), " is not within 1 to 1,000");
+    return 1;
   }
 
   void read_output() {
     const std::string output = text("output_type").value_or("generate_until");
-    if (output == "loglikelihood")
+    if (output == "generate_until")
+      rules_.output = OutputKind::kGenerate;
+    else if (output == "loglikelihood")
       rules_.output = OutputKind::kLogLikelihood;
     else if (output == "loglikelihood_rolling")
       rules_.output = OutputKind::kRolling;
     else if (output != "multiple_choice")
       refuse("output_type", "'", output,
-             "' is not supported; multiple_choice, loglikelihood and loglikelihood_rolling are");
+             "' is not supported; multiple_choice, loglikelihood, loglikelihood_rolling and generate_until are");
+    if (const Json repeats = value("repeats");
+        rules_.output != OutputKind::kGenerate && !repeats.is_null() && repeats != Json(1))
+      refuse("repeats", "a log-likelihood is asked for once");
     if (const Json results = value("process_results"); !results.is_null()) {
       rules_.weights = function("process_results", results);
       if (rules_.weights && rules_.output != OutputKind::kRolling)
@@ -221,9 +243,9 @@ class LmEvalReader {
 
 }  // namespace
 
-std::optional<LmEvalTask> read_lm_eval_task(const TaskFile& file, std::optional<int64_t> num_fewshot,
+std::optional<LmEvalTask> read_lm_eval_task(const TaskFile& file, const LmEvalOverrides& overrides,
                                             Problems& problems) {
-  return LmEvalReader(file, problems).read(num_fewshot);
+  return LmEvalReader(file, problems).read(overrides);
 }
 
 }  // namespace espalier::eval

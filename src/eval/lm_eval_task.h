@@ -23,10 +23,14 @@ struct LmEvalTask {
   bool examples_are_tested = false;
 };
 
-// Everything in the file that is not supported is added to `problems`, each with its line; nothing then. `num_fewshot`
-// overrides the file's own number, unless that is 0, as in the harness.
-std::optional<LmEvalTask> read_lm_eval_task(const TaskFile& file, std::optional<int64_t> num_fewshot,
-                                            Problems& problems);
+// What is asked for in another way than the file has it.
+struct LmEvalOverrides {
+  std::optional<int64_t> num_fewshot;   // does not override a 0 of the file, as in the harness
+  std::optional<int64_t> max_gen_toks;  // of generated texts
+};
+
+// Everything in the file that is not supported is added to `problems`, each with its line; nothing then.
+std::optional<LmEvalTask> read_lm_eval_task(const TaskFile& file, const LmEvalOverrides& overrides, Problems& problems);
 
 // `examples`: the documents of the few-shot split; empty where those of the tested split serve, or none. Documents that
 // are not as the task wants them are named together, up to ten (kBadData).

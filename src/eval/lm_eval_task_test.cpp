@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "eval/results.h"
 #include "eval/yaml_file.h"
 
 namespace espalier::eval {
@@ -35,7 +36,7 @@ std::vector<Document> color_documents(std::vector<Json> contents) {
 
 TEST(LmEvalTask, ChoicesFollowTheText) {
   Problems problems;
-  const auto task = read_lm_eval_task(colors_file(kColors), std::nullopt, problems);
+  const auto task = read_lm_eval_task(colors_file(kColors), {}, problems);
   ASSERT_TRUE(task) << problems.messages().front();
   EXPECT_EQ(task->task.version, 2.0);
   EXPECT_EQ(task->task.data.split, "test");
@@ -57,7 +58,8 @@ TEST(LmEvalTask, ChoicesFollowTheText) {
 TEST(LmEvalTask, ExamplesStandBeforeTheQuestion) {
   Problems problems;
   const auto task = read_lm_eval_task(
-      colors_file(std::string(kColors) + "description: 'Colors. '\nfewshot_config: {sampler: first_n}\n"), 2, problems);
+      colors_file(std::string(kColors) + "description: 'Colors. '\nfewshot_config: {sampler: first_n}\n"),
+      {.num_fewshot = 2}, problems);
   ASSERT_TRUE(task) << problems.messages().front();
   EXPECT_EQ(task->fewshot_split, "train");
   const PreparedTask prepared = prepare_lm_eval(
@@ -65,6 +67,90 @@ TEST(LmEvalTask, ExamplesStandBeforeTheQuestion) {
       color_documents({{{"q", "sea"}, {"label", 1}}, {{"q", "rose"}, {"label", 0}}, {{"q", "x"}, {"label", 0}}}),
       std::nullopt);
   EXPECT_EQ(prepared.questions[0].requests[0].context, "Colors. Q: sea\nA: blue\n\nQ: rose\nA: red\n\nQ: sky\nA:");
+}
+
+constexpr const char* kSums = R"(task: sums
+dataset_path: local
+training_split: train
+test_split: test
+output_type: generate_until
+doc_to_text: "Q: {{q}}\nA:"
+doc_to_target: answers
+generation_kwargs:
+  until: ["\n", "Q:"]
+  do_sample: false
+  temperature: 0.7
+  max_new_tokens: 9
+filter_list:
+  - name: strict
+    filter: [{function: regex, regex_pattern: '= (\d+)'}, {function: take_first}]
+  - name: as-it-is
+    filter: [{function: remove_whitespace}, {function: take_first}]
+metric_list:
+  - metric: exact_match
+    ignore_case: true
+)";
+
+TEST(LmEvalTask, TextsAreGeneratedFilteredAndCompared) {
+  Problems problems;
+  const auto task = read_lm_eval_task(colors_file(kSums), {.num_fewshot = 1}, problems);
+  ASSERT_TRUE(task) << problems.messages().front();
+  const PreparedTask prepared = prepare_lm_eval(
+      *task, color_documents({{{"q", "1+1"}, {"answers", {"2", "Two"}}}, {{"q", "1+2"}, {"answers", {"3"}}}}),
+      color_documents({{{"q", "0+1"}, {"answers", {"1", "one"}}}}), std::nullopt);
+  const Request& request = prepared.questions.at(0).requests.at(0);
+  EXPECT_EQ(request.kind, RequestKind::kGenerate);
+  EXPECT_EQ(request.context, "Q: 0+1\nA: 1\n\nQ: 1+1\nA:");
+  EXPECT_EQ(request.generation->until, (std::vector<std::string>{"\n", "Q:"}));
+  EXPECT_EQ(request.generation->max_tokens, 9);
+  EXPECT_EQ(request.generation->temperature, 0);  // nothing is drawn
+  std::vector<Answers> answers(2, Answers(1));
+  answers[0][0].text = " two ";
+  answers[1][0].text = "it is = 3";
+  const TaskResult result = score(prepared, answers, 0);
+  ASSERT_EQ(result.metrics.size(), 2U);
+  EXPECT_EQ(result.metrics[0].filter, "strict");
+  EXPECT_EQ(result.metrics[0].value, 0.5);  // "[invalid]" and "3"
+  EXPECT_EQ(result.metrics[1].filter, "as-it-is");
+  EXPECT_EQ(result.metrics[1].value, 0.5);  // "two" and "it is = 3"
+  EXPECT_NE(results_markdown({result}).find("|exact_match:strict"), std::string::npos) << results_markdown({result});
+  EXPECT_NE(results_csv({result}).find("\nsums,exact_match:as-it-is,0.5,"), std::string::npos) << results_csv({result});
+}
+
+TEST(LmEvalTask, RepeatedTextsAreDrawn) {
+  Problems problems;
+  std::string content = kSums;
+  content.replace(content.find("do_sample: false"), 16, "do_sample: true");
+  const auto drawn = read_lm_eval_task(colors_file(content + "repeats: 3\n"), {.max_gen_toks = 4}, problems);
+  ASSERT_TRUE(drawn) << problems.messages().front();
+  EXPECT_EQ(drawn->task.repeats, 3);
+  EXPECT_EQ(drawn->task.generation->temperature, 0.7);
+  EXPECT_EQ(drawn->task.generation->max_tokens, 4);
+  const PreparedTask prepared =
+      prepare_lm_eval(*drawn, color_documents({{{"q", "1+1"}, {"answers", {"2"}}}}), {}, std::nullopt);
+  EXPECT_EQ(prepared.questions.at(0).requests.size(), 3U);
+}
+
+TEST(LmEvalTask, WhatGenerationDoesNotSupportIsNamed) {
+  Problems problems;
+  const std::string content = R"(task: sums
+test_split: test
+doc_to_text: q
+doc_to_target: a
+generation_kwargs: {num_beams: 4, until: ["", 3], do_sample: true, penalty: 2, max_gen_toks: 0}
+repeats: 0
+metric_list: [{metric: ter}, {metric: f1, hf_evaluate: true}]
+)";
+  EXPECT_FALSE(read_lm_eval_task(colors_file(content), {}, problems));
+  std::string all;
+  for (const std::string& message : problems.messages()) all += message + "\n";
+  for (const char* part :
+       {"colors.yaml:5: generation_kwargs: num_beams 4 is not supported; 1 is", "until: \"\" is not a text",
+        "until: 3 is not a text", "do_sample: true needs a temperature above 0", "the key 'penalty' is not supported",
+        "max_gen_toks 0 is not within 1 to", "colors.yaml:6: repeats: 0 is not within 1 to 1,000",
+        "colors.yaml:7: metric_list: the metric 'ter' is not supported; of such tasks these are: bleu, chrf, chrf++, "
+        "exact_match"})
+    EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
 }
 
 TEST(LmEvalTask, WhatIsNotTakenIsNamedTogether) {
@@ -85,7 +171,7 @@ filter_list:
     filter:
       - function: regex
 )";
-  EXPECT_FALSE(read_lm_eval_task(colors_file(content), std::nullopt, problems));
+  EXPECT_FALSE(read_lm_eval_task(colors_file(content), {}, problems));
   std::string all;
   for (const std::string& message : problems.messages()) all += message + "\n";
   for (const char* part : {"colors.yaml:4: doc_to_text: '!function utils.text'",
@@ -97,7 +183,7 @@ filter_list:
 
 TEST(LmEvalTask, DocumentsThatDoNotFitAreNamedTogether) {
   Problems problems;
-  const auto task = read_lm_eval_task(colors_file(kColors), std::nullopt, problems);
+  const auto task = read_lm_eval_task(colors_file(kColors), {}, problems);
   ASSERT_TRUE(task);
   try {
     prepare_lm_eval(*task, color_documents({{{"label", 1}}, {{"q", "a"}, {"label", 0.5}}}), {}, std::nullopt);

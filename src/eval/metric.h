@@ -15,11 +15,12 @@ struct Item {
   double value = 0;
   double reference = 0;
   std::string group, member;
+  std::vector<int64_t> counts = {};
 };
 using Items = std::vector<Item>;
 
 // What of an item the harness hands to the aggregation, and logs.
-enum class ItemForm { kValue, kRightAndSaid, kValueAndWeight };
+enum class ItemForm { kValue, kRightAndSaid, kValueAndWeight, kTexts };
 
 struct Aggregation {
   std::string name;

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "data/line_reader.h"
+#include "eval/generation_rules.h"
 
 namespace espalier::eval {
 namespace {
@@ -14,6 +15,7 @@ const char* name_of(RequestKind kind) {
   switch (kind) {
     case RequestKind::kLogLikelihood: return "loglikelihood";
     case RequestKind::kRolling: return "loglikelihood_rolling";
+    case RequestKind::kGenerate: return "generate_until";
     case RequestKind::kTokens: break;
   }
   return "loglikelihood_tokens";
@@ -24,9 +26,20 @@ std::vector<std::pair<const char*, const std::string*>> texts_of(const Request& 
   switch (request.kind) {
     case RequestKind::kLogLikelihood: return {{"context", &request.context}, {"continuation", &request.continuation}};
     case RequestKind::kRolling: return {{"text", &request.continuation}};
+    case RequestKind::kGenerate: return {{"context", &request.context}};
     case RequestKind::kTokens: break;
   }
   return {};
+}
+
+void add_generation(const Generation& generation, Json& line) {
+  line["until"] = generation.until;
+  line["max_gen_toks"] = generation.max_tokens;
+  line["do_sample"] = generation.temperature > 0;
+  if (generation.temperature == 0) return;
+  line["temperature"] = generation.temperature;
+  if (generation.top_p > 0) line["top_p"] = generation.top_p;
+  if (generation.top_k > 0) line["top_k"] = generation.top_k;
 }
 
 Json rows_of(const std::vector<TokenRow>& encoded) {
@@ -82,7 +95,10 @@ class AnswerReader {
             concat(place, ", field '", name, "' of task ", task->first, ", doc_id ", document, ", index ", index));
     if (given_[i][d][r]) problems_.add("lines that answer a second time", place);
     given_[i][d][r] = true;
-    answers_[i][d][r] = {line.number("log_likelihood"), line.integer("is_greedy", 0, 1) == 1};
+    if (const auto& generation = tasks_[i].questions[d].requests[r].generation)
+      answers_[i][d][r].text = before_stops(line.text("text"), generation->until);
+    else
+      answers_[i][d][r] = {line.number("log_likelihood"), line.integer("is_greedy", 0, 1) == 1};
   }
   void note(const std::string& problem) { problems_.add("lines that are not answers", problem); }
 
@@ -114,6 +130,7 @@ std::string request_lines(const PreparedTask& prepared, RequestEncoder* encoder)
       const Request& request = prepared.questions[d].requests[r];
       Json line = {{"task", prepared.task.name}, {"doc_id", d}, {"index", r}, {"type", name_of(request.kind)}};
       for (const auto& [name, text] : texts_of(request)) line[name] = *text;
+      if (request.generation) add_generation(*request.generation, line);
       if (encoder != nullptr) {
         try {
           line["rows"] = rows_of(encoder->encode(request));

@@ -4,8 +4,9 @@
 //   b"}
 //   {"task": "piqa", "doc_id": 0, "index": 1, "log_likelihood": -7.25, "is_greedy": false}
 //
-// A rolling request has "text" in place of context and continuation; where a tokenizer is given, "rows" holds the ids,
-// each
+// A request for a text has "context", "until", "max_gen_toks", "do_sample" and, where it is true, "temperature",
+// "top_p" and "top_k"; its answer is "text", with or without the first of "until" and what follows it. A rolling
+// request has "text" in place of context and continuation; where a tokenizer is given, "rows" holds the ids, each
 // {"ids": [...], "num_predicted": n}: the answer is the sum of the log-likelihoods of the last n ids of each row.
 // Answers may come in any order, with additional fields; a request line with the two fields added is one.
 #pragma once

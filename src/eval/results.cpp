@@ -16,8 +16,9 @@ Json results_of_2022(const std::vector<TaskResult>& results) {
   for (const TaskResult& result : results) {
     Json& entry = all["results"][result.prepared->task.name];
     for (const MetricResult& metric : result.metrics) {
-      entry[metric.name] = number_or_null(metric.value);
-      if (metric.error) entry[metric.name + "_stderr"] = number_or_null(*metric.error);
+      const std::string label = label_of(result.prepared->task, metric);
+      entry[label] = number_or_null(metric.value);
+      if (metric.error) entry[label + "_stderr"] = number_or_null(*metric.error);
     }
     all["versions"][result.prepared->task.name] = result.prepared->task.version;
   }
@@ -40,6 +41,10 @@ Json config_of_04(const TaskResult& result) {
   Json config = {{"task", task.name}, {"dataset_path", task.data.data_set}, {"split", task.data.split}};
   for (const MetricResult& metric : result.metrics)
     config["metric_list"].push_back({{"metric", metric.name}, {"higher_is_better", metric.higher_is_better}});
+  if (task.generation) {
+    config["generation_kwargs"] = task.generation->arguments;
+    config["repeats"] = task.repeats;
+  }
   config["num_fewshot"] = task.num_fewshot;
   config["metadata"] = {{"version", task.version}};
   return config;
@@ -86,6 +91,10 @@ Json of_tasks(const std::vector<TaskResult>& results, Get get) {
 }
 
 }  // namespace
+
+std::string label_of(const Task& task, const MetricResult& metric) {
+  return task.filters.size() > 1 ? concat(metric.name, ":", metric.filter) : metric.name;
+}
 
 std::string results_json(const std::vector<TaskResult>& results, const EvaluationFacts& facts, ResultLayout layout) {
   Json all = layout == ResultLayout::kLmEval2022 ? results_of_2022(results) : results_of_04(results, facts);

@@ -22,6 +22,9 @@ enum class ResultLayout {
   kLmEval04,    // metrics carry their filter ("acc,none"), next to configs, versions, n-shot, n-samples, ...
 };
 
+// "exact_match", or "exact_match:strict" where a task has several filters and each has its own value.
+std::string label_of(const Task& task, const MetricResult& metric);
+
 // Both with task_set and tokenization (of each task, where they differ) in addition to what the harness writes. A value
 // that is not a number is null.
 std::string results_json(const std::vector<TaskResult>& results, const EvaluationFacts& facts, ResultLayout layout);
@@ -32,7 +35,7 @@ std::string results_csv(const std::vector<TaskResult>& results);
 // A table of all metrics, as the harness prints it.
 std::string results_markdown(const std::vector<TaskResult>& results);
 
-// A line for each document, as lm_eval 0.4 writes with --log_samples.
+// A line for each document, and each filter of generated texts, as lm_eval 0.4 writes with --log_samples.
 std::string sample_lines(const TaskResult& result, const std::vector<Answers>& answers);
 
 }  // namespace espalier::eval

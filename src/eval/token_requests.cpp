@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "data/sentence_vocabulary.h"
+#include "text/chat_tokenizer.h"
 #include "text/python_text.h"
 
 namespace espalier::eval {
@@ -18,14 +20,22 @@ Ids together(Ids first, const Ids& second) {
   return first;
 }
 
+// Without what the tokenizer puts around a text.
+Ids bare_ids(const text::Tokenizer& tokenizer, std::string_view text) {
+  if (const auto* const adds = dynamic_cast<const text::AddsSpecialTokens*>(&tokenizer)) return adds->encode_bare(text);
+  return data::encode_with_sentinels(tokenizer, text);
+}
+
 }  // namespace
 
 RequestEncoder::RequestEncoder(const text::Tokenizer& tokenizer, Tokenization tokenization, int32_t prefix,
-                               int64_t sequence_length)
-    : encoder_(tokenizer.new_encoder()),
+                               int64_t sequence_length, ContextReader reader)
+    : tokenizer_(tokenizer),
+      encoder_(tokenizer.new_encoder()),
       tokenization_(tokenization),
       prefix_(prefix),
-      sequence_length_(static_cast<size_t>(sequence_length)) {}
+      sequence_length_(static_cast<size_t>(sequence_length)),
+      reader_(reader) {}
 
 Ids RequestEncoder::ids_of(std::string_view text) {
   Ids ids;
@@ -50,7 +60,53 @@ std::vector<TokenRow> RequestEncoder::rolling_rows(const Ids& ids) const {
   return rows;
 }
 
+// What a text is written after; nothing of it is predicted.
+TokenRow RequestEncoder::prompt_row(const Request& request) {
+  const bool shares = reader_ == ContextReader::kDecoder;  // the sequence with what is written
+  const auto wanted = shares ? static_cast<size_t>(request.generation->max_tokens) : 0;
+  if (wanted >= sequence_length_)
+    throw UserError(concat("max_gen_toks ", wanted, " leaves no room for a prompt in a sequence of ", sequence_length_,
+                           " ids; --max-gen-toks N asks for shorter texts"),
+                    ExitCode::kUsage);
+  TokenRow row = {shares ? ids_of(request.context) : data::encode_with_sentinels(tokenizer_, request.context), 0};
+  if (row.ids.empty()) row.ids = {prefix_};
+  cut_left(row.ids, sequence_length_ - wanted);
+  return row;
+}
+
+void RequestEncoder::cut_left(Ids& ids, size_t length) {
+  if (ids.size() <= length) return;
+  ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(length));
+  ++num_cut_;
+}
+
+TokenRow RequestEncoder::row_with_encoder(const Request& request) {
+  std::string_view context = request.context;
+  if (tokenization_ == Tokenization::kJoint) context = strip_right(context);
+  const std::string said = request.context.substr(context.size()) + request.continuation;
+  Ids ids, continuation = bare_ids(tokenizer_, said);
+  if (!context.empty())
+    ids = data::encode_with_sentinels(tokenizer_, context);
+  else if (continuation.size() > 1 && continuation[0] == prefix_)
+    continuation.erase(continuation.begin());
+  if (ids.empty()) ids = {prefix_};
+  check_continuation(continuation, request);
+  cut_left(ids, sequence_length_);
+  return {together(std::move(ids), continuation), static_cast<int64_t>(continuation.size())};
+}
+
+void RequestEncoder::check_continuation(const Ids& continuation, const Request& request) const {
+  if (continuation.empty() || continuation.size() > sequence_length_)
+    throw UserError(concat("the continuation '", request.continuation.substr(0, 60), "' has ",
+                           format_counted(static_cast<int64_t>(continuation.size()), "id"), "; from 1 to ",
+                           sequence_length_, ", the sequence length, can be scored"),
+                    ExitCode::kBadData);
+}
+
 std::vector<TokenRow> RequestEncoder::encode(const Request& request) {
+  if (request.kind == RequestKind::kGenerate) return {prompt_row(request)};
+  if (request.kind == RequestKind::kLogLikelihood && reader_ == ContextReader::kEncoder)
+    return {row_with_encoder(request)};
   if (request.kind == RequestKind::kRolling) return rolling_rows(ids_of(request.continuation));
   Ids context = request.context_ids, continuation = request.continuation_ids;
   if (request.kind == RequestKind::kLogLikelihood && tokenization_ == Tokenization::kSeparate) {
@@ -70,15 +126,9 @@ std::vector<TokenRow> RequestEncoder::encode(const Request& request) {
       continuation.erase(continuation.begin());
     context = {prefix_};
   }
-  if (continuation.empty() || continuation.size() > sequence_length_)
-    throw UserError(concat("the continuation '", request.continuation.substr(0, 60), "' has ",
-                           format_counted(static_cast<int64_t>(continuation.size()), "id"), "; from 1 to ",
-                           sequence_length_, ", the sequence length, can be scored"),
-                    ExitCode::kBadData);
+  check_continuation(continuation, request);
   TokenRow row = {together(std::move(context), continuation), static_cast<int64_t>(continuation.size())};
-  const size_t cut = row.ids.size() - std::min(row.ids.size(), sequence_length_ + 1);
-  row.ids.erase(row.ids.begin(), row.ids.begin() + static_cast<std::ptrdiff_t>(cut));
-  num_cut_ += cut > 0;
+  cut_left(row.ids, sequence_length_ + 1);
   return {std::move(row)};
 }
 

@@ -42,6 +42,40 @@ TEST_F(Encoding, JointPartsTheIdsWhereTheContextEnds) {
   EXPECT_EQ(encoded[0].num_predicted, static_cast<int64_t>(ids(" the other").size()));
 }
 
+TEST_F(Encoding, WhatATextIsWrittenAfterLeavesRoomForIt) {
+  RequestEncoder encoder(*tokenizer_, Tokenization::kJoint, kPrefix, 9);
+  const auto row = [&](const std::string& context, int64_t max_tokens) {
+    auto generation = std::make_shared<Generation>();
+    generation->max_tokens = max_tokens;
+    return encoder.encode({.kind = RequestKind::kGenerate, .context = context, .generation = generation}).at(0);
+  };
+  const std::string text = "one two three four five six seven eight nine ten ";
+  const Ids whole = ids(text);
+  ASSERT_GT(whole.size(), 9u);
+  EXPECT_EQ(row(text, 5).ids, Ids(whole.end() - 4, whole.end()));
+  EXPECT_EQ(row(text, 5).num_predicted, 0);
+  EXPECT_EQ(row("the ", 5).ids, ids("the "));  // blanks stay
+  EXPECT_EQ(row("", 5).ids, Ids{kPrefix});
+  EXPECT_EQ(encoder.num_cut(), 2);
+  EXPECT_THROW(row("the", 9), UserError);
+}
+
+// As lm_eval's hf model has it of a seq2seq: each part by itself, blanks at the end of the context to the continuation.
+TEST_F(Encoding, AnEncoderReadsTheContextAlone) {
+  RequestEncoder encoder(*tokenizer_, Tokenization::kJoint, kPrefix, 3, ContextReader::kEncoder);
+  const auto row = [&](const std::string& context, const std::string& continuation) {
+    return encoder.encode({.context = context, .continuation = continuation}).at(0);
+  };
+  const Ids whole = ids("one two three four five");
+  ASSERT_GT(whole.size(), 3u);
+  const TokenRow cut = row("one two three four five ", " the");
+  EXPECT_EQ(cut.ids, joined({Ids(whole.end() - 3, whole.end()), ids("  the")}));
+  EXPECT_EQ(cut.num_predicted, static_cast<int64_t>(ids("  the").size()));
+  EXPECT_EQ(encoder.num_cut(), 1);
+  EXPECT_EQ(row("", " the").ids, joined({{kPrefix}, ids(" the")}));
+  EXPECT_THROW(row("the", " one two three four five"), UserError);
+}
+
 TEST_F(Encoding, AnEmptyContextIsThePrefix) {
   for (const Tokenization tokenization : {Tokenization::kSeparate, Tokenization::kJoint}) {
     const TokenRow row = encode(tokenization, "", " the")[0];

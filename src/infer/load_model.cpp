@@ -32,20 +32,16 @@ std::unique_ptr<text::Tokenizer> stored_tokenizer(const config::TokenizerConfig&
   return text::load_tokenizer(text::moved_to(config, folder));
 }
 
-// An average is fp32, and rounded to the compute type.
-void load_weight(ckpt::LoadedCheckpoint& checkpoint, tensor::Param& param, WeightSet set) {
-  using Part = ckpt::LoadedCheckpoint::Part;
-  if (set == WeightSet::kWeights) return checkpoint.load({{param.spec->name, param.value}}, Part::kSome);
-  const at::Tensor fp32 = at::empty(param.value.sizes(), at::kFloat);
-  checkpoint.load({{store::ema_of(param.spec->name), fp32}}, Part::kSome);
-  param.value.copy_(fp32);
-}
-
+// Of those parameters that have values now; the names of all are checked.
 void load_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& params, WeightSet set) {
   std::vector<ckpt::TensorRequest> requests;
-  for (tensor::Param& param : params.params()) requests.push_back({param.spec->name, param.value});
-  if (set == WeightSet::kWeights) return checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights);
-  for (tensor::Param& param : params.params()) load_weight(checkpoint, param, set);
+  std::vector<std::string> names;
+  for (tensor::Param& param : params.params()) {
+    names.push_back(param.spec->name);
+    if (param.value.defined()) requests.push_back({param.spec->name, param.value});
+  }
+  if (set == WeightSet::kWeights) return checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights, names);
+  load_weights_of(checkpoint, requests, set);
 }
 
 // One parameter after another, so that all of them are never in memory at once in their saved form. `params` have no
@@ -54,7 +50,7 @@ void load_int8_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& par
   double saved_bytes = 0, bytes = 0, squares = 0, errors = 0;
   for (tensor::Param& param : params.params()) {
     param.value = at::empty(param.spec->shape, params.compute_type());
-    load_weight(checkpoint, param, set);
+    load_weights_of(checkpoint, {{param.spec->name, param.value}}, set);
     saved_bytes += static_cast<double>(param.value.nbytes());
     if (is_matrix_of_a_layer(*param.spec)) {
       const at::Tensor saved = param.value.to(at::kFloat);
@@ -71,6 +67,9 @@ void load_int8_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& par
            format_printf("%.2f %%", 100 * std::sqrt(errors / std::max(squares, 1e-300))), " of the layers' weights");
 }
 
+// As under ZeRO 3 a layer's parameters have no storage of their own. Two sharers are the fewest that there can be.
+constexpr spec::Sharing kLayersComeAndGo = {.stage = spec::ZeroStage::kParameters, .num_ranks = 2};
+
 // `refuse` says why the family's models cannot do what they are wanted for, where they cannot.
 LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet set, WeightFormat format,
                  std::string (*refuse)(const models::FamilyRuntime& family)) {
@@ -81,6 +80,7 @@ LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet
                      .step = entry->step,
                      .tokenizer = {},
                      .params = {},
+                     .layers = {},
                      .model = {},
                      .encoder = {},
                      .text_ends = {}};
@@ -89,16 +89,17 @@ LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet
                     ExitCode::kUsage);
   checkpoint.check_extra_files("tokenizer/");
   loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
-  const bool in_int8 = format == WeightFormat::kInt8;
-  loaded.params =
-      std::make_unique<tensor::ParamSet>(config::model_spec(loaded.config).params, spec::TensorShard{},
-                                         compute_type(checkpoint.manifest().model.compute_type), /*with_grad=*/false,
-                                         spec::Sharing{}, in_int8 ? at::kMeta : at::kCPU);
+  const bool in_int8 = format == WeightFormat::kInt8, is_streamed = format == WeightFormat::kStreamed;
+  loaded.params = std::make_unique<tensor::ParamSet>(
+      config::model_spec(loaded.config).params, spec::TensorShard{},
+      compute_type(checkpoint.manifest().model.compute_type), /*with_grad=*/false,
+      is_streamed ? kLayersComeAndGo : spec::Sharing{}, in_int8 ? at::kMeta : at::kCPU);
   if (set == WeightSet::kEma) store::check_has_ema(checkpoint.manifest(), "--ema");
   if (in_int8)
     load_int8_weights(checkpoint, *loaded.params, set);
   else
     load_weights(checkpoint, *loaded.params, set);
+  if (is_streamed) loaded.layers = std::make_unique<StreamedLayers>(std::move(checkpoint), *loaded.params, set);
   return loaded;
 }
 
@@ -121,6 +122,10 @@ LoadedModel load_model(const std::string& from, std::optional<int64_t> step, Wei
   if (family.text_ends != nullptr) loaded.text_ends = family.text_ends(*loaded.tokenizer);
   if (family.build_decoder != nullptr)
     loaded.model = family.build_decoder(nn::LayerBuilder{*loaded.params, dist::single_process()}, loaded.config);
+  if (loaded.layers != nullptr && (loaded.model == nullptr || !loaded.model->bring_layers(*loaded.layers)))
+    throw UserError(concat(from, " holds a ", loaded.config.family->display,
+                           ", whose layers cannot be read one after another: leave out --stream-layers"),
+                    ExitCode::kUsage);
   return loaded;
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "config/run_config.h"
+#include "infer/load_weight.h"
+#include "infer/streamed_layers.h"
 #include "models/build.h"
 #include "models/decoder.h"
 #include "tensor/param_set.h"
@@ -19,17 +21,19 @@ struct LoadedModel {
   int64_t step = 0;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<tensor::ParamSet> params;      // compute type of the checkpoint, no gradients
+  std::unique_ptr<StreamedLayers> layers;        // of WeightFormat::kStreamed
   std::unique_ptr<models::Decoder> model;        // null: fill_masks.h
   std::unique_ptr<models::TextEncoder> encoder;  // of load_text_encoder
   std::optional<models::TextEnds> text_ends;     // of a model whose prompts an encoder reads
 };
 
-// Which of a checkpoint's weights; the moving average is that of train --ema.
-enum class WeightSet { kWeights, kEma };
-
 // How the weights are held: as they are saved, or the matrices of the layers in 8 bits (kernels/int8_weights.h), while
-// embeddings, the output layer, norms and biases stay as they are. What that saves is logged.
-enum class WeightFormat { kSaved, kInt8 };
+// embeddings, the output layer, norms and biases stay as they are; or the layers are read whenever they are needed
+// (streamed_layers.h). What that saves is logged.
+enum class WeightFormat { kSaved, kInt8, kStreamed };
+inline WeightFormat weight_format(bool in_int8, bool is_streamed) {
+  return is_streamed ? WeightFormat::kStreamed : in_int8 ? WeightFormat::kInt8 : WeightFormat::kSaved;
+}
 // Whether kInt8 holds it in 8 bits.
 bool is_matrix_of_a_layer(const spec::ParamSpec& spec);
 

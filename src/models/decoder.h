@@ -32,6 +32,7 @@ struct Encoded {
 tensor::KeyValueCache new_cache(const DecoderShape& model, at::ScalarType type, int64_t rows, int64_t capacity);
 
 class NeighborReader;
+class LayerSource;
 
 class Decoder {
  public:
@@ -53,6 +54,9 @@ class Decoder {
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;  // [..., h] -> [..., V/tp] fp32
   // What of the attention belongs to the model itself (ALiBi slopes, window), to be completed by the caller.
   virtual tensor::AttentionContext attention_context() const = 0;
+  // From now on the layers' values are there only between enter() and leave() of `source`, which outlives the model.
+  // False where the model keeps all of them.
+  virtual bool bring_layers(LayerSource&) { return false; }
   // The same model as one that reads neighbours of its text; null where it reads none.
   virtual const NeighborReader* neighbor_reader() const { return nullptr; }
 };

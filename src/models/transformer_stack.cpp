@@ -149,15 +149,27 @@ at::Tensor TransformerStack::forward(at::Tensor x, const std::shared_ptr<const n
   return x;
 }
 
+template <class Run>
+auto TransformerStack::with_values(size_t number, Run run) const {
+  if (source_ == nullptr) return run();
+  const int64_t of_model = shape_.first_layer + first_layer_ + static_cast<int64_t>(number);
+  source_->enter(of_model);
+  auto made = run();
+  source_->leave(of_model);
+  return made;
+}
+
 std::vector<at::Tensor> TransformerStack::keys_and_values(const at::Tensor& encoded) const {
   std::vector<at::Tensor> of_layers;
-  for (const TransformerLayer& layer : layers_) of_layers.push_back(layer.keys_and_values(encoded));
+  for (size_t number = 0; number < layers_.size(); ++number)
+    of_layers.push_back(with_values(number, [&] { return layers_[number].keys_and_values(encoded); }));
   return of_layers;
 }
 
 at::Tensor TransformerStack::forward_plain(at::Tensor x, const nn::ForwardContext& context,
                                            const BesideStream& beside) const {
-  for (size_t number = 0; number < layers_.size(); ++number) x = run_layer(number, x, context, beside);
+  for (size_t number = 0; number < layers_.size(); ++number)
+    x = with_values(number, [&] { return run_layer(number, x, context, beside); });
   return x;
 }
 

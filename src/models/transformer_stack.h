@@ -14,6 +14,7 @@
 
 #include "families/transformer.h"
 #include "models/build.h"
+#include "models/layer_source.h"
 #include "nn/attention.h"
 #include "nn/cross_attention.h"
 #include "nn/mlp.h"
@@ -92,8 +93,12 @@ class TransformerStack {
   // Each layer once, with actual values.
   at::Tensor forward_plain(at::Tensor x, const nn::ForwardContext& context, const BesideStream& beside = {}) const;
   void visit(tensor::ParamVisitor& visitor);
+  // From where forward_plain and keys_and_values get the values of layers; null: they are there.
+  void set_source(LayerSource* source) { source_ = source; }
 
  private:
+  template <class Run>
+  auto with_values(size_t number, Run run) const;
   at::Tensor run_layer(size_t number, const at::Tensor& x, const nn::ForwardContext& context,
                        const BesideStream& beside) const;
 
@@ -103,6 +108,7 @@ class TransformerStack {
   dist::Group keepers_;  // of the inputs of recomputed layers: the tensor ranks, or this one alone
   bool sequence_parallel_;
   dist::LayerGather* gather_;
+  LayerSource* source_ = nullptr;
   at::ScalarType compute_type_;
   int64_t first_layer_;     // of the stack, that this part has
   int64_t num_before_ = 0;  // layers of other stacks that precede them in this part

@@ -32,6 +32,11 @@ struct FoundPassage {
 // At most `count`, the best first. Called by one thread at a time.
 using FindPassages = std::function<std::vector<FoundPassage>(const std::string& question, int64_t count)>;
 
+// What a text begins and ends with where an encoder reads the prompt.
+struct TextEnds {
+  int32_t begin = 0, end = 0;
+};
+
 struct DeskOptions {
   std::string model_name;         // under which clients know it
   std::string fingerprint;        // of what answers: version and step
@@ -39,11 +44,12 @@ struct DeskOptions {
   int64_t max_texts = 16 + 1024;  // that are made or wait: 429
   int64_t max_prompt_tokens = 0;  // 0: as many as the model takes
   std::chrono::milliseconds request_limit{600'000};
-  std::string api_key;                   // empty: none is asked for
-  RenderChat render_chat = nullptr;      // null: the tokenizer has no template
-  FindPassages find_passages = nullptr;  // null: there are none to search in
-  int64_t max_passages = 100;            // for a question
-  std::string beside = {};               // name of the model whose routes are below /beside/; empty: there is none
+  std::string api_key;                     // empty: none is asked for
+  RenderChat render_chat = nullptr;        // null: the tokenizer has no template
+  FindPassages find_passages = nullptr;    // null: there are none to search in
+  int64_t max_passages = 100;              // for a question
+  std::optional<TextEnds> text_ends = {};  // of a model whose encoder reads the prompts
+  std::string beside = {};                 // name of the model whose routes are below /beside/; empty: there is none
 };
 
 class Desk {
@@ -68,6 +74,11 @@ class Desk {
   bool is_draining() const { return is_draining_; }
 
   std::vector<int32_t> stop_ids() const;  // with which the model ends a text
+  bool has_encoder() const { return options.text_ends.has_value(); }
+  // The ids of a prompt's text. To an encoder <extra_id_N> are the tokens of that name.
+  std::vector<int32_t> encode_prompt(const std::string& text) const;
+  // The ids of a prompt, to whoever reads it.
+  void give_prompt(infer::Request& request, std::vector<int32_t> ids) const;
   // Tokens that a prompt may have besides one that is drawn; 0: any number.
   int64_t max_context() const;
   // ApiError where the prompt and what is to come are longer than the model or the limits allow.
@@ -85,6 +96,8 @@ class Desk {
   boost::asio::thread_pool search_pool{1};  // searches passages, one question after another
 
  private:
+  void check_encoder_length(int64_t size, int64_t max_tokens) const;
+
   std::atomic<int64_t> num_texts_{0};
   std::atomic<bool> is_draining_{false};
   std::atomic<uint64_t> last_id_{0};

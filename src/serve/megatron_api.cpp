@@ -260,6 +260,8 @@ class MegatronAnswer {
 }  // namespace
 
 void megatron_generate(const Call& call) {
+  require(!call.desk.has_encoder(), "prompts",
+          "PUT /api continues prompts, and this model's encoder reads them: use /v1/completions");
   MegatronCall wanted = read_call(call.request.body);
   std::vector<infer::Request> rows = megatron_rows(call.desk, wanted);
   const auto answer = std::make_shared<MegatronAnswer>(call.desk, std::move(wanted), rows, call.answer);

@@ -9,6 +9,7 @@ void openai_models(const Call& call) {
                                   {"created", call.desk.options.created},
                                   {"owned_by", "espalier"},
                                   {"max_model_len", call.desk.max_context() + 1}};
+  if (call.desk.has_encoder()) model["has_encoder"] = true;
   if (call.desk.options.find_passages) model["max_passages"] = call.desk.options.max_passages;
   if (!call.desk.options.beside.empty()) model["beside"] = call.desk.options.beside;
   const std::string prefix = "/v1/models/";

@@ -171,10 +171,12 @@ class ChatAnswer {
 void openai_chat(const Call& call) {
   ChatCall wanted = read_chat(call.desk, call.request.body);
   infer::Request request = wanted.request;
-  request.prompt_ids = text::encode_marked(call.desk.tokenizer, wanted.text);
-  if (request.prompt_ids.empty()) throw ApiError(400, "the chat template makes an empty text of messages", "messages");
-  const auto num_prompt = static_cast<int64_t>(request.prompt_ids.size());
-  if (request.max_tokens < 0) request.max_tokens = std::max<int64_t>(call.desk.max_context() + 1 - num_prompt, 1);
+  std::vector<int32_t> prompt = text::encode_marked(call.desk.tokenizer, wanted.text);
+  if (prompt.empty()) throw ApiError(400, "the chat template makes an empty text of messages", "messages");
+  const auto num_prompt = static_cast<int64_t>(prompt.size());
+  call.desk.give_prompt(request, std::move(prompt));
+  const auto num_begun = static_cast<int64_t>(request.prompt_ids.size());
+  if (request.max_tokens < 0) request.max_tokens = std::max<int64_t>(call.desk.max_context() + 1 - num_begun, 1);
   const auto made = std::make_shared<std::unique_ptr<ChatAnswer>>();
   const auto answer = [made, &desk = call.desk, wanted = std::make_shared<ChatCall>(std::move(wanted)),
                        to = call.answer, num_prompt]() -> ChatAnswer& {

@@ -30,9 +30,11 @@ Prompt prompt_of(const Desk& desk, const std::string& text, bool wants_bos) {
   Prompt prompt{.ids = {}, .text = text};
   if (wants_bos)
     if (const auto bos = desk.tokenizer.named_ids().bos) prompt.ids.push_back(*bos);
-  const std::vector<int32_t> ids = desk.tokenizer.encode(text);
+  const std::vector<int32_t> ids = desk.encode_prompt(text);
   prompt.ids.insert(prompt.ids.end(), ids.begin(), ids.end());
   if (!prompt.ids.empty()) return prompt;
+  if (desk.has_encoder())
+    throw ApiError(400, "prompt is empty: the model's encoder reads at least one token", "prompt");
   if (!desk.tokenizer.eod())
     throw ApiError(400, "prompt is empty, and the tokenizer has no end-of-document token to begin with", "prompt");
   prompt.ids.push_back(*desk.tokenizer.eod());
@@ -102,6 +104,8 @@ CompletionCall read_call(Desk& desk, const std::string& body) {
   call.token_ids_as_names = fields.boolean("return_tokens_as_token_ids", false);
   call.request.best_of = fields.integer("best_of", 1, desk.engine.limits().max_choices).value_or(0);
   fields.refuse("suffix", "is not supported: texts are only continued");
+  if (call.echo && desk.has_encoder())
+    fields.problem("echo", "is not supported: the model's encoder reads the prompt, which its text does not contain");
   fields.find("prompt");
   call.passages = read_retrieve(desk, fields);
   fields.finish();
@@ -114,11 +118,11 @@ CompletionCall read_call(Desk& desk, const std::string& body) {
   return call;
 }
 
-std::vector<infer::Request> rows_of(const CompletionCall& call) {
+std::vector<infer::Request> rows_of(const Desk& desk, const CompletionCall& call) {
   std::vector<infer::Request> rows;
   for (size_t row = 0; row < call.prompts.size(); ++row) {
     infer::Request request = call.request;
-    request.prompt_ids = call.prompts[row].ids;
+    desk.give_prompt(request, call.prompts[row].ids);
     request.random_stream = static_cast<uint32_t>(row);
     const bool has_scores = request.max_tokens > 0 || request.prompt_ids.size() > 1;
     if (call.echo && call.num_logprobs && has_scores) request.score_from = 1;
@@ -226,7 +230,7 @@ class CompletionAnswer {
 
 void complete(Desk& desk, const std::shared_ptr<CompletionCall>& wanted, const std::shared_ptr<Answer>& to,
               const Generation::Strand& strand) {
-  std::vector<infer::Request> rows = rows_of(*wanted);
+  std::vector<infer::Request> rows = rows_of(desk, *wanted);
   // Made by the first event, so that what is wrong with the rows is still reported by the status.
   const auto made = std::make_shared<std::unique_ptr<CompletionAnswer>>();
   const auto answer = [made, &desk, wanted, to]() -> CompletionAnswer& {

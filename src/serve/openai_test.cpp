@@ -214,5 +214,58 @@ TEST_F(OpenAi, ChatsAreTextsOfTheTemplate) {
   }
 }
 
+// A model whose encoder reads the prompt: its text begins with the token 7 and ends with 8.
+class OpenAiWithEncoder : public ToyService {
+ protected:
+  OpenAiWithEncoder() : ToyService({.model_name = "toy", .max_texts = 64, .text_ends = TextEnds{7, 8}}) {}
+  void expect_refused(const PlainReply& reply, const char* part) {
+    EXPECT_EQ(reply.status, 400);
+    EXPECT_NE(reply.body.find(part), std::string::npos) << part << "\n" << reply.body;
+  }
+};
+
+TEST_F(OpenAiWithEncoder, AnswersAreTheEnginesToWhatItsEncoderReads) {
+  start();
+  infer::Request request;
+  request.encoder_ids = tokenizer_.encode("a cat");
+  request.prompt_ids = {7};
+  request.max_tokens = 6;
+  request.stop_ids = {8};
+  request.num_alternatives = 2;
+  request.sampling.temperature = 0;
+  infer::toy::ToyModel model(
+      {.vocab_size = 257, .page_tokens = 8, .num_pages = 64, .max_positions = 100, .has_encoder = true});
+  infer::Engine engine(model, &tokenizer_, {});
+  const infer::Completion direct = infer::complete(engine, {request}).front();
+  const Json body = {{"prompt", "a cat"}, {"max_tokens", 6}, {"temperature", 0}, {"logprobs", 2}};
+  const PlainReply reply = complete(body);
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const Json choice = reply.json()["choices"][0];
+  EXPECT_EQ(choice["text"], direct.choices[0].text);
+  ASSERT_EQ(choice["logprobs"]["token_logprobs"].size(), direct.choices[0].tokens.size());
+  for (size_t i = 0; i < direct.choices[0].tokens.size(); ++i)
+    EXPECT_EQ(choice["logprobs"]["token_logprobs"][i], direct.choices[0].tokens[i].log_probability) << i;
+  EXPECT_EQ(reply.json()["usage"]["prompt_tokens"], 5);
+  EXPECT_EQ(ask("GET /v1/models").json()["data"][0]["has_encoder"], true);
+  // The same by its ids.
+  Json by_ids = body;
+  by_ids["prompt"] = request.encoder_ids;
+  EXPECT_EQ(complete(by_ids).json()["choices"][0], choice);
+}
+
+TEST_F(OpenAiWithEncoder, WhatContinuesAPromptIsRefused) {
+  start();
+  expect_refused(complete({{"prompt", "a"}, {"echo", true}}), "echo is not supported: the model's encoder reads");
+  expect_refused(complete({{"prompt", ""}}), "prompt is empty: the model's encoder reads at least one token");
+  expect_refused(complete({{"prompt", std::string(51, 'a')}}),
+                 "this model's encoder reads at most 50 tokens, and the prompt has 51");
+  expect_refused(complete({{"prompt", "a"}, {"max_tokens", 101}}),
+                 "this model's answers have at most 100 tokens, and max_tokens is 101");
+  expect_refused(megatron({{"prompts", {"a"}}}), "this model's encoder reads them: use /v1/completions");
+  expect_refused(ask("POST /v1/chat/completions", R"({"messages": [{"role": "user", "content": "a"}]})"),
+                 "has no chat template");
+  EXPECT_EQ(complete({{"prompt", std::string(50, 'a')}, {"max_tokens", 100}}).status, 200);
+}
+
 }  // namespace
 }  // namespace espalier::serve

@@ -124,7 +124,14 @@ inline std::vector<std::string> events_of(const std::string& body) {
 class ToyService : public testing::Test {
  protected:
   explicit ToyService(DeskOptions options = {.model_name = "toy", .max_texts = 64}, const HttpOptions& http = {})
-      : desk_(engine_, tokenizer_, std::move(options)), service_(desk_, http) {}
+      : model_({.vocab_size = 257,
+                .page_tokens = 8,
+                .num_pages = 64,
+                .max_positions = 100,
+                .has_encoder = options.text_ends.has_value(),
+                .encoder_positions = options.text_ends ? 50 : 0}),
+        desk_(engine_, tokenizer_, std::move(options)),
+        service_(desk_, http) {}
 
   void start() {
     thread_.emplace(engine_, [this](const std::string&) { service_.fail(); });
@@ -144,7 +151,7 @@ class ToyService : public testing::Test {
   }
 
   ByteTokenizer tokenizer_;
-  infer::toy::ToyModel model_{{.vocab_size = 257, .page_tokens = 8, .num_pages = 64, .max_positions = 100}};
+  infer::toy::ToyModel model_;
   infer::Engine engine_{model_, &tokenizer_, {.scheduler = {.max_sequences = 16}}};
   Desk desk_;
   Service service_;

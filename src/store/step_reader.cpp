@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <set>
 
 #include "base/error.h"
@@ -25,6 +27,9 @@ namespace fs = std::filesystem;
 
 // A block is read and hashed in pieces, so that the second use finds it in the cache.
 constexpr int64_t kReadPieceBytes = int64_t{1} << 20;
+// Past the cache a device is read in larger pieces, which begin and end where its own blocks do.
+constexpr int64_t kDirectPieceBytes = int64_t{4} << 20;
+constexpr int64_t kDirectAlignment = 4096;
 // No header of ours is longer; a manifest that says otherwise must not become an allocation.
 constexpr int64_t kLongestHashedHeader = 100'000'008;
 
@@ -40,7 +45,10 @@ struct StepReader::OpenFile {
           concat(path.string(), ": expected by ", kManifestName, ", cannot be opened: ", std::strerror(errno)),
           errno == ENOENT ? ExitCode::kMissingInput : ExitCode::kInputOutput);
   }
-  ~OpenFile() { ::close(descriptor); }
+  ~OpenFile() {
+    ::close(descriptor);
+    if (direct_descriptor >= 0) ::close(direct_descriptor);
+  }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
@@ -69,8 +77,29 @@ struct StepReader::OpenFile {
     }
   }
 
+  // Some file systems have no such descriptors: then the cache is used.
+  void open_direct() { direct_descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT); }
+
+  // By way of an aligned buffer.
+  void read_past_cache(uint8_t* to, int64_t bytes, int64_t offset) const {
+    static thread_local const std::unique_ptr<uint8_t, decltype(&std::free)> buffer(
+        static_cast<uint8_t*>(std::aligned_alloc(kDirectAlignment, kDirectPieceBytes)), &std::free);
+    if (buffer == nullptr) throw std::bad_alloc();
+    while (bytes > 0) {
+      const int64_t skipped = offset % kDirectAlignment;
+      const int64_t wanted = (skipped + bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
+      const ssize_t got = ::pread(direct_descriptor, buffer.get(),
+                                  static_cast<size_t>(std::min(wanted, kDirectPieceBytes)), offset - skipped);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= skipped) return read(to, bytes, offset);  // which says what is wrong, or can
+      const int64_t taken = std::min<int64_t>(got - skipped, bytes);
+      std::memcpy(to, buffer.get() + skipped, static_cast<size_t>(taken));
+      to += taken, offset += taken, bytes -= taken;
+    }
+  }
+
   fs::path path;
-  int descriptor = -1;
+  int descriptor = -1, direct_descriptor = -1;
   std::map<std::string, int64_t> tensor_begins;  // from the start of the file
 };
 
@@ -112,6 +141,13 @@ StepReader::StepReader(const fs::path& step_folder)
 StepReader::~StepReader() = default;
 StepReader::StepReader(StepReader&&) noexcept = default;
 
+void StepReader::bypass_cache() {
+  const std::lock_guard lock(*mutex_);
+  bypasses_cache_ = true;
+  for (const auto& [path, file] : files_)
+    if (file != nullptr && file->direct_descriptor < 0) file->open_direct();
+}
+
 const StepReader::OpenFile& StepReader::open(const std::string& path) {
   const std::lock_guard lock(*mutex_);
   std::unique_ptr<OpenFile>& slot = files_[path];
@@ -134,6 +170,7 @@ const StepReader::OpenFile& StepReader::open(const std::string& path) {
                            ": expected checksum ", hex64(expected->checksum), ", found ", hex64(found)),
                     ExitCode::kBadData);
   file->tensor_begins = tensor_begins(manifest_, *expected);
+  if (bypasses_cache_) file->open_direct();
   slot = std::move(file);
   return *slot;
 }
@@ -154,12 +191,19 @@ void StepReader::read_block(const StoredTensor& tensor, size_t index, void* dest
   const OpenFile& file = open(tensor.file);
   const Block& block = tensor.blocks.at(index);
   const int64_t begin = file.tensor_begins.at(tensor.name) + block.offset;
-  ::posix_fadvise(file.descriptor, begin, block.bytes, POSIX_FADV_WILLNEED);  // a hint: read ahead of the checksums
+  const bool is_direct = file.direct_descriptor >= 0;
+  if (!is_direct)  // a hint: read ahead of the checksums
+    ::posix_fadvise(file.descriptor, begin, block.bytes, POSIX_FADV_WILLNEED);
   Hasher hasher;
   for (int64_t done = 0; done < block.bytes;) {
-    const int64_t piece = std::min(kReadPieceBytes, block.bytes - done);
+    // The first piece past the cache is shorter, so that the others are aligned.
+    const int64_t most = is_direct ? kDirectPieceBytes - (begin + done) % kDirectAlignment : kReadPieceBytes;
+    const int64_t piece = std::min(most, block.bytes - done);
     uint8_t* to = static_cast<uint8_t*>(destination) + done;
-    file.read(to, piece, begin + done);
+    if (is_direct)
+      file.read_past_cache(to, piece, begin + done);
+    else
+      file.read(to, piece, begin + done);
     hasher.update(to, static_cast<size_t>(piece));
     done += piece;
   }

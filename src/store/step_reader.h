@@ -27,6 +27,10 @@ class StepReader {
   const Manifest& manifest() const { return manifest_; }
   const std::filesystem::path& folder() const { return folder_; }
 
+  // Blocks are read past the page cache from now on, where the file system can: for who reads so much that nothing of
+  // it would be found there again.
+  void bypass_cache();
+
   // Opens the files, compares their sizes and headers with the manifest: every problem in one UserError (kBadData).
   void check_files(const std::vector<std::string>& paths);
 
@@ -45,6 +49,7 @@ class StepReader {
 
   std::filesystem::path folder_;
   Manifest manifest_;
+  bool bypasses_cache_ = false;
   std::unique_ptr<std::mutex> mutex_;
   std::map<std::string, std::unique_ptr<OpenFile>> files_;
 };

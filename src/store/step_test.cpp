@@ -78,6 +78,35 @@ TEST_F(Step, ATensorLongerThanABlockIsStoredInBlocksOfAtMost64MiB) {
   EXPECT_TRUE(read_tensor(reader, "long") == content);
 }
 
+// Pieces and places that are no multiples of a device's blocks, told before and after files are open.
+TEST_F(Step, PastTheCacheTheSameBytesAreRead) {
+  std::vector<std::string> contents(3);
+  const size_t sizes[] = {6, (size_t{9} << 20) + 26, 4096};
+  std::mt19937 random(20261127);
+  Manifest manifest;
+  manifest.state.step = 1;
+  std::vector<TensorData> tensors;
+  for (size_t i = 0; i < contents.size(); ++i) {
+    while (contents[i].size() < sizes[i]) contents[i] += static_cast<char>(random());
+    tensors.push_back({.name = concat("t", i),
+                       .file = "weights-final.safetensors",
+                       .dtype = DType::kFloat16,
+                       .shape = {static_cast<int64_t>(sizes[i]) / 2},
+                       .data = contents[i].data()});
+  }
+  write_step(folder_, manifest, tensors, {});
+  StepReader before(folder_ / "step_00000001"), after(folder_ / "step_00000001");
+  before.bypass_cache();
+  EXPECT_TRUE(read_tensor(after, "t2") == contents[2]);
+  after.bypass_cache();
+  for (size_t i = 0; i < contents.size(); ++i)
+    for (StepReader* const reader : {&before, &after})
+      EXPECT_TRUE(read_tensor(*reader, concat("t", i)) == contents[i]) << i;
+  flip_bit(folder_ / "step_00000001" / "weights-final.safetensors", int64_t{9} << 20, 3);
+  EXPECT_NE(error_of([&] { read_tensor(before, "t1"); }).find("tensor 't1', block 1 of 1"), std::string::npos);
+  EXPECT_TRUE(read_tensor(before, "t2") == contents[2]);
+}
+
 // Any bit of any file of the folder.
 TEST_F(Step, AFlippedBitAnywhereIsFoundByVerifyAndByReading) {
   SmallCheckpoint small;

@@ -152,6 +152,80 @@ TEST_F(EvalOfARun, TasksAreAskedOfTheModel) {
   EXPECT_DOUBLE_EQ(nlohmann::json::parse(content("r.json")).at("results").at("piqa").at("acc"), right / 2.0);
 }
 
+// Layers that are read one after another give the bits of a model that is in memory; a damaged one is named.
+TEST_F(EvalOfARun, LayersThatAreReadWhenTheyAreNeededGiveTheSameBits) {
+  write("requests.jsonl",
+        "{\"context\": \"The president\", \"continuation\": \" of the United States\"}\n"
+        "{\"context\": \"\", \"continuation\": \"Hello\"}\n");
+  const std::string generate =
+                        "espalier generate --load run --prompt 'The president' 'A' --tokens-to-generate 9 --json ",
+                    eval = "espalier eval --load run --requests requests.jsonl ";
+  const Outcome generated = bash(generate + "--stream-layers"), scored = bash(eval + "--stream-layers");
+  ASSERT_EQ(generated.exit_code, 0) << generated.errors;
+  ASSERT_EQ(scored.exit_code, 0) << scored.errors;
+  EXPECT_NE(generated.output, "");
+  EXPECT_EQ(generated.output, bash(generate).output);
+  EXPECT_EQ(scored.output, bash(eval).output);
+  EXPECT_NE(generated.errors.find("the layers are read when they are needed: "), std::string::npos) << generated.errors;
+  const Outcome both = bash(generate + "--stream-layers --int8-weights");
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_NE(both.errors.find("--int8-weights and --stream-layers: one at a time"), std::string::npos);
+  const Outcome damaged = bash(
+      "f=$(ls run/step_*/weights-00001.safetensors); n=$(stat -c %s $f); chmod u+w $f; "
+      "printf x | dd of=$f bs=1 seek=$((n - 9)) conv=notrunc 2>dd.log; " +
+      generate + "--stream-layers");
+  EXPECT_EQ(damaged.exit_code, 65) << damaged.errors;
+  EXPECT_NE(damaged.errors.find("weights-00001.safetensors"), std::string::npos) << damaged.errors;
+}
+
+// A task whose answers are texts: they are what generation says, up to the first stop.
+TEST_F(EvalOfARun, TextsAreGeneratedForTasks) {
+  write("sums.yaml", R"(task: sums
+test_split: test
+output_type: generate_until
+doc_to_text: "{{q}}"
+doc_to_target: "{{a}}"
+generation_kwargs: {until: ["e"]}
+filter_list:
+  - {name: strict, filter: [{function: regex, regex_pattern: '^(.)'}, {function: take_first}]}
+  - {name: as-it-is, filter: [{function: take_first}]}
+)");
+  const std::string ask =
+      "espalier eval --load run --tasks sums --task-files sums.yaml --data data --output r.json --log-samples ";
+  const nlohmann::json generated = nlohmann::json::parse(
+      bash("espalier generate --load run --prompt 'The president' --greedy --tokens-to-generate 9 --json").output);
+  const std::string all = generated.at("text"), expected = all.substr(0, all.find('e'));
+  write("data/sums.jsonl", concat(nlohmann::json{{"q", "The president"}, {"a", expected}}.dump(), "\n",
+                                  nlohmann::json{{"q", "Of"}, {"a", "\u0001"}}.dump(), "\n"));
+  const Outcome outcome = bash(ask + "--max-gen-toks 9");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_EQ(nlohmann::json::parse(content("r.json")).at("results").at("sums").at("exact_match,as-it-is"), 0.5);
+  std::istringstream lines(content("r_samples_sums.jsonl"));
+  std::vector<nlohmann::json> samples;
+  for (std::string line; std::getline(lines, line);) samples.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(samples.size(), 4u);  // two documents by two filters
+  EXPECT_EQ(samples[2].at("filter"), "as-it-is");
+  EXPECT_EQ(samples[2].at("resps"), nlohmann::json::parse(concat("[[", nlohmann::json(expected).dump(), "]]")));
+  EXPECT_EQ(samples[0].at("arguments").at("gen_args_0").at("arg_1").at("max_gen_toks"), 9);
+  // Another engine's texts may have more than what counts.
+  const std::string answers = concat(
+      "espalier eval --tasks sums --task-files sums.yaml --data data --write-requests asked.jsonl --max-gen-toks 9; "
+      "awk '{sub(/}$/, \"\"); print $0 \",\\\"text\\\":\\\"\\\\u0001e and more\\\"}\"}' asked.jsonl >said.jsonl; "
+      "espalier eval --tasks sums --task-files sums.yaml --data data --read-results said.jsonl --json");
+  const Outcome others = bash(answers);
+  ASSERT_EQ(others.exit_code, 0) << others.errors << content("said.jsonl");
+  EXPECT_EQ(nlohmann::json::parse(others.output).at("results").at("sums").at("exact_match,strict"), 0.5);
+  const Outcome too_long = bash(ask);
+  EXPECT_EQ(too_long.exit_code, 2);
+  EXPECT_NE(too_long.errors.find("max_gen_toks 256 leaves no room for a prompt in a sequence of 64 ids; "
+                                 "--max-gen-toks N asks for shorter texts"),
+            std::string::npos)
+      << too_long.errors;
+  EXPECT_NE(bash("espalier eval --load run --tasks sst --data data --max-gen-toks 4")
+                .errors.find("--max-gen-toks: none of the tasks generates text"),
+            std::string::npos);
+}
+
 // Tasks of several sets at once have the numbers that each has alone.
 TEST_F(EvalOfARun, TasksOfSeveralSetsAreAskedAtOnce) {
   write("data/lambada.jsonl", "{\"text\": \"The president of the United States\"}\n{\"text\": \"A b c\"}\n");

@@ -2,6 +2,7 @@
 // be trained.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -52,7 +53,88 @@ class T5Command : public Command {
     EXPECT_NE(outcome.errors.find(count), std::string::npos) << outcome.errors;
     EXPECT_TRUE(fs::is_empty(folder_ / "work"));
   }
+  // Of the model in the folder run.
+  void evaluate_tasks();
+  void serve_answers(const nlohmann::json& generated);
 };
+
+// A task's encoder reads the question and its decoder says the choice, each encoded apart: the values are those of the
+// same requests by themselves. A text that a task has generated is what generation says.
+void T5Command::evaluate_tasks() {
+  write_file_atomically(folder_ / "work/piqa.jsonl", R"({"goal": "a", "sol1": "the", "sol2": "of that", "label": 0})"
+                                                     "\n");
+  write_file_atomically(folder_ / "work/sums.yaml",
+                        "task: sums\ntest_split: test\noutput_type: generate_until\ndoc_to_text: '{{q}}'\n"
+                        "doc_to_target: a\ngeneration_kwargs: {until: ['\\n'], max_gen_toks: 9}\n");
+  write_file_atomically(folder_ / "work/sums.jsonl", R"({"q": "the president <extra_id_0> that", "a": "x"})"
+                                                     "\n");
+  const Outcome outcome =
+      bash("espalier eval --load run --tasks piqa,sums --task-files sums.yaml --data . --output r.json --log-samples");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const auto line_of = [&](const char* file) { return nlohmann::json::parse(read_file(folder_ / "work" / file)); };
+  const nlohmann::json piqa = line_of("r_samples_piqa.jsonl"), sums = line_of("r_samples_sums.jsonl");
+  write_file_atomically(folder_ / "work/apart.jsonl",
+                        R"({"context": "Question: a\nAnswer:", "continuation": " the"})"
+                        "\n"
+                        R"({"context": "Question: a\nAnswer:", "continuation": " of that"})"
+                        "\n");
+  std::istringstream apart(bash("espalier eval --load run --requests apart.jsonl").output);
+  std::string line;
+  for (const nlohmann::json& response : piqa.at("filtered_resps")) {
+    ASSERT_TRUE(std::getline(apart, line));
+    EXPECT_EQ(std::stod(response.at(0).get<std::string>()), nlohmann::json::parse(line).at("loglikelihood"));
+  }
+  const Outcome said = bash(
+      "espalier generate --load run --greedy --tokens-to-generate 9 --json --prompt 'the president <extra_id_0> that'");
+  std::string text = nlohmann::json::parse(said.output).at("text");
+  for (size_t at; (at = text.find("<extra_id_")) != std::string::npos;)
+    text.erase(at, text.find('>', at) + 1 - at);  // special tokens are left out
+  std::string found = sums.at("resps").at(0).at(0), plain;
+  for (const char c : text) plain += c == ' ' ? "" : std::string(1, c);
+  found.erase(std::remove(found.begin(), found.end(), ' '), found.end());
+  EXPECT_EQ(found, plain);
+  const Outcome refused = bash("espalier eval --load run --tasks megatron:LAMBADA --data sums.jsonl");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.errors.find("--tasks LAMBADA: 'run' holds a T5, whose encoder reads what comes before"),
+            std::string::npos)
+      << refused.errors;
+}
+
+// The ids that a server's answer has are those of generation, with the same log-probabilities.
+void T5Command::serve_answers(const nlohmann::json& generated) {
+  const Outcome outcome = bash(R"(
+    ask() {  # ask METHOD PATH BODY: the reply, through bash alone
+      exec 3<>"/dev/tcp/127.0.0.1/$port"
+      printf '%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' "$1" "$2" "${#3}" "$3" >&3
+      cat <&3 | sed '1,/^\r$/d'
+    }
+    espalier serve --load run --port 0 --num-threads 1 >address 2>messages & server=$!
+    for attempt in {1..300}; do [ -s address ] && break; sleep 0.1; done
+    port=$(<address) port=${port##*:}
+    prompt='"prompt": "the president <extra_id_0> that", "temperature": 0, "max_tokens": 9'
+    ask POST /v1/completions "{$prompt, \"logprobs\": 1, \"ignore_eos\": true}" >whole
+    ask POST /v1/completions "{$prompt, \"echo\": true, \"suffix\": \"x\"}" >echoed
+    ask POST /v1/completions "{\"prompt\": \"a\", \"max_tokens\": 1000}" >long
+    ask PUT /api "{\"prompts\": [\"a\"], \"tokens_to_generate\": 2}" >megatron
+    ask POST /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}]}' >chat
+    ask GET /v1/models '' >models
+    kill -TERM $server; wait $server; echo "exit $?")");
+  EXPECT_NE(outcome.output.find("exit 0"), std::string::npos) << outcome.output << outcome.errors;
+  const auto body = [&](const char* file) {
+    return nlohmann::json::parse(read_file(folder_ / "work" / file), nullptr, /*allow_exceptions=*/false);
+  };
+  const nlohmann::json whole = body("whole");
+  ASSERT_TRUE(whole.contains("choices")) << whole;
+  EXPECT_EQ(whole["choices"][0]["logprobs"]["token_logprobs"], generated.at("logprobs")) << whole;
+  EXPECT_EQ(whole["usage"]["prompt_tokens"], generated.at("prompt_ids").size());
+  EXPECT_EQ(body("models")["data"][0]["has_encoder"], true);
+  for (const auto& [file, part] : {std::pair{"echoed", "echo is not supported: the model's encoder reads the prompt"},
+                                   {"echoed", "suffix"},
+                                   {"long", "this model's answers have at most "},
+                                   {"megatron", "this model's encoder reads them: use /v1/completions"},
+                                   {"chat", "has no chat template"}})
+    EXPECT_NE(body(file).dump().find(part), std::string::npos) << part << "\n" << body(file);
+}
 
 // The encoder on one process, the decoder on the other.
 TEST_F(T5Command, TrainsFromRawTextOnTwoProcessesAndGoesOnToTheSameBits) {
@@ -325,6 +407,7 @@ TEST_F(T5Command, AnswersAndTheirScoresAreThoseThatAPromptGetsAlone) {
   ASSERT_EQ(together.size(), 3u);
   for (size_t i = 0; i < prompts.size(); ++i)
     EXPECT_EQ(generated(concat("'", prompts[i], "' --greedy"))[0], together[i]) << i;
+  EXPECT_EQ(generated(all + "--greedy --stream-layers"), together);
   // A text of whole words comes back as the ids that it was, and is scored as it was drawn.
   write_file_atomically(folder_ / "work/requests.jsonl",
                         R"({"context": "the president <extra_id_0> that", "continuation": "<extra_id_0> the of"})"
@@ -342,12 +425,8 @@ TEST_F(T5Command, AnswersAndTheirScoresAreThoseThatAPromptGetsAlone) {
   EXPECT_NE(nlohmann::json::parse(first).at("loglikelihood"), nlohmann::json::parse(second).at("loglikelihood"));
   EXPECT_EQ(bash("tail -1 requests.jsonl >last.jsonl; espalier eval --load run --requests last.jsonl").output,
             second + "\n");
-  write_file_atomically(folder_ / "work/piqa.jsonl", R"({"goal": "a", "sol1": "b", "sol2": "c", "label": 0})"
-                                                     "\n");
-  const Outcome refused = bash("espalier eval --load run --tasks piqa --data .");
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.errors.find("holds a T5, and tasks are for models that continue text"), std::string::npos)
-      << refused.errors;
+  evaluate_tasks();
+  serve_answers(together[0]);
 }
 
 TEST_F(T5Command, SamplesAreShownAsTheRunReadsThem) {

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """`espalier eval` on the stock task files of lm_eval 0.4 against lm_eval itself with its hf model on the export of the same
-run, over the same random documents: prompts, log-likelihoods, greedy flags, values and standard errors.
+run, over the same random documents: prompts, log-likelihoods, greedy flags, generated texts, what filters leave of them,
+values and standard errors.
 
     tests/oracle/lm_eval_oracle.py --check            with fixed seeds
     tests/oracle/lm_eval_oracle.py --fresh SEED DIR   with others
 
 Needs the environment of tests/oracle/requirements.txt with requirements-lm-eval-04.txt in lm_eval-0.4 next to it, and
-build/bin/espalier. Log-likelihoods within 1e-3, greedy flags equal; values equal, perplexities within 1e-3 of themselves.
+build/bin/espalier. Log-likelihoods within 1e-3, greedy flags and texts equal; values equal, perplexities within 1e-3 of themselves.
 """
 import argparse
 import json
@@ -28,7 +29,12 @@ SHAPE = ["--num-layers", "2", "--hidden-size", "48", "--num-attention-heads", "4
          "--max-position-embeddings", "128", "--micro-batch-size", "4", "--global-batch-size", "8", "--lr", "5e-3",
          "--lr-decay-style", "constant", "--split", "100,0,0", "--eval-iters", "0", "--num-threads", "1",
          "--train-iters", "20", "--save-interval", "20", "--data-path", "owt_text_document"]
-EXAMPLES = {"arc_easy", "boolq", "sciq", "hellaswag", "winogrande", "mrpc", "copa"}  # tasks that are also asked with two
+GENERATING = {"triviaqa", "nq_open", "gsm8k", "babi", "anagrams1", "mmlu_flan_cot_zeroshot_abstract_algebra",
+              "salt_eng-swa_prompt_2"}
+GENERATED_TOKENS = 24
+T5_TASKS = ["arc_easy", "lambada_openai", "sciq", "wic", "wikitext", "winogrande"]
+T5_TEXTS = ["triviaqa", "anagrams1"]
+EXAMPLES = {"triviaqa", "gsm8k", "arc_easy", "boolq", "sciq", "hellaswag", "winogrande", "mrpc", "copa"}  # tasks that are also asked with two
 
 
 def run(arguments, folder):
@@ -81,7 +87,19 @@ def document_makers(w):
         return {"sentence1": w.some(4, 12), "sentence2": w.some(4, 12), "start1": 2, "end1": w.rng.randint(3, 9),
                 "label": label()}
 
+    def sentence():
+        return w.some(2, 9).capitalize() + w.rng.choice([".", "!", ", " + w.some(1, 3)])
+
     return {
+        "triviaqa": lambda: {"question": w.some(3, 9), "answer": {"aliases": w.list(w.rng.randint(1, 4), 1, 2)}},
+        "nq_open": lambda: {"question": w.some(3, 9), "answer": ["the", *w.list(2, 1, 2)]},
+        "gsm8k": lambda: {"question": w.some(9, 30),
+                          "answer": f"{w.some(3, 9)} 1,{w.rng.randrange(10)} #### {w.rng.randrange(30)}"},
+        "babi": lambda: {"passage": w.some(5, 20) + "\n", "question": w.some(3, 6), "answer": w.some(1, 1)},
+        "anagrams1": lambda: {"context": "Please unscramble: " + w.some(1, 2) + "\nword =", "completion": w.some(1, 1)},
+        "mmlu_flan_cot_zeroshot_abstract_algebra": lambda: {"question": " " + w.some(5, 20) + " ", "answer": label(4),
+                                                            "choices": ["the", "of", w.some(1, 1), "a"]},
+        "salt_eng-swa_prompt_2": lambda: {"eng_source_text": sentence(), "swa_text": sentence() + " the of and"},
         "arc_easy": arc,
         "boolq": lambda: {"passage": w.some(5, 150), "question": w.some(3, 9), "label": label()},
         "copa": lambda: {"premise": w.some(3, 9) + ". ", "choice1": "The " + w.some(2, 6), "choice2": "A " + w.some(2, 6),
@@ -126,7 +144,33 @@ def write_documents(folder, rng):
     return documents
 
 
-def harness(folder, documents, names, shots):
+def write_t5(folder, seed):
+    """A random T5 in Hugging Face's form, whose tokenizer ends a text."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import T5Config, T5ForConditionalGeneration
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator((json.loads(line)["text"] for line in open(TEXT, encoding="utf-8")), trainer)
+    sentinels = [f"<extra_id_{number}>" for number in range(100)]
+    tokenizer.add_special_tokens(sentinels)
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>",
+                                                             special_tokens=[("</s>", 1)])
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>",
+         "additional_special_tokens": sentinels}))
+    torch.manual_seed(seed)
+    T5ForConditionalGeneration(T5Config(
+        vocab_size=tokenizer.get_vocab_size(), d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2, num_heads=4,
+        relative_attention_num_buckets=8, relative_attention_max_distance=20, dropout_rate=0.0, decoder_start_token_id=0,
+        pad_token_id=0, eos_token_id=1)).save_pretrained(folder)
+
+
+def harness(folder, documents, names, shots, gen_kwargs, model):
     import datasets
     import lm_eval
     import lm_eval.tasks
@@ -139,19 +183,39 @@ def harness(folder, documents, names, shots):
     def load(path=None, name=None, **_):
         parts = by_path[(path, name)]
         return datasets.DatasetDict(train=datasets.Dataset.from_list(parts["train"]),
+                                    dev=datasets.Dataset.from_list(parts["train"]),
                                     validation=datasets.Dataset.from_list(parts["tested"]),
                                     test=datasets.Dataset.from_list(parts["tested"]))
 
     datasets.load_dataset = load
-    return lm_eval.simple_evaluate(model="hf", model_args={"pretrained": str(pathlib.Path(folder) / "run-hf"),
-                                                           "dtype": "float32"},
+    more = {} if model == "run" else {"max_length": 512}  # which a T5's config does not say
+    return lm_eval.simple_evaluate(model="hf", model_args={"pretrained": str(pathlib.Path(folder) / f"{model}-hf"),
+                                                           "dtype": "float32", **more},
                                    tasks=list(names), num_fewshot=shots, task_manager=tasks, device="cpu", batch_size=8,
-                                   bootstrap_iters=200, log_samples=True)
+                                   bootstrap_iters=200, log_samples=True, gen_kwargs=gen_kwargs)
 
 
-def compare(folder, documents, names, shots):
-    theirs = harness(folder, documents, names, shots)
-    run(["eval", "--load", "run", "--task-files", str(HARNESS / "lm_eval/tasks"), "--task-set", "lm-eval-0.4", "--tasks",
+def compare_texts(name, lines, samples, ends):
+    """Lines and samples in the same order, one for each filter and document; what differs. Without `ends` lm_eval's texts
+    may be longer: it gives a seq2seq as many more tokens as the longest prompt of the batch has."""
+    for line, sample in zip(lines, samples, strict=True):
+        place = f"{name}, {line['filter']}, document {line['doc_id']}"
+        if [list(line["arguments"]["gen_args_0"].values())] != [list(one) for one in sample["arguments"]]:
+            yield f"{place}: {line['arguments']}\n    lm_eval {sample['arguments']}"
+        if not ends and not sample["resps"][0][0].startswith(line["resps"][0][0]):
+            yield f"{place}: {line['resps']}, lm_eval {sample['resps']}"
+        for part in ("resps", "filtered_resps") if ends else ():
+            if line[part] != sample[part]:
+                yield f"{place}: {part} {line[part]}, lm_eval {sample[part]}"
+
+
+def compare(folder, documents, names, shots, model="run"):
+    if any(name in GENERATING for name in names):
+        more, gen_kwargs = ["--max-gen-toks", str(GENERATED_TOKENS)], f"max_gen_toks={GENERATED_TOKENS}"
+    else:
+        more, gen_kwargs = [], None
+    theirs = harness(folder, documents, names, shots, gen_kwargs, model)
+    run(["eval", *more, "--load", model, "--task-files", str(HARNESS / "lm_eval/tasks"), "--task-set", "lm-eval-0.4", "--tasks",
          ",".join(names), "--data", "data", "--output", f"out{shots}.json", "--log-samples", "--bootstrap-iters", "200",
          "--num-fewshot", str(shots), "--num-threads", "1"], folder)
     ours = json.loads((pathlib.Path(folder) / f"out{shots}.json").read_text())
@@ -160,7 +224,12 @@ def compare(folder, documents, names, shots):
         lines = [json.loads(line) for line in open(pathlib.Path(folder) / f"out{shots}_samples_{name}.jsonl")]
         samples = sorted(theirs["samples"][name], key=lambda one: one["doc_id"])
         worst, requests, greedy = 0, 0, 0
-        for line, sample in zip(lines, samples, strict=True):
+        if name in GENERATING:
+            order = list(dict.fromkeys(line["filter"] for line in lines))
+            samples.sort(key=lambda one: order.index(one["filter"]))
+            failures += compare_texts(name, lines, samples, ends=model == "run")
+            requests = len(lines)
+        for line, sample in [] if name in GENERATING else zip(lines, samples, strict=True):
             answers = [response[0] for response in sample["resps"]]
             asked = [list(one) for one in sample["arguments"]]
             mine = [list(one.values()) for one in line["arguments"].values()]
@@ -176,6 +245,8 @@ def compare(folder, documents, names, shots):
         if worst > 1e-3:
             failures.append(f"{name}: log-likelihoods differ by {worst}")
         values = {key: value for key, value in theirs["results"][name].items() if "," in key}
+        if model != "run" and name in GENERATING:
+            values = {}  # of longer texts
         for key, expected in values.items():
             found = ours["results"][name].get(key)
             same = found == expected if isinstance(expected, str) else found is not None and math.isclose(
@@ -207,8 +278,14 @@ def main():
         run(["train", "gpt", *SHAPE, *TOKENIZER, "--save", "run", "--seed", str(seed)], folder)
         run(["checkpoint", "export-hf", "--load", "run", "--output", "run-hf"], folder)
         documents = write_documents(folder, random.Random(seed))
-        compare(folder, documents, list(documents), 0)
-        compare(folder, documents, [name for name in documents if name in EXAMPLES], 2)
+        for generates in (False, True):
+            some = [name for name in documents if (name in GENERATING) == generates]
+            compare(folder, documents, some, 0)
+            compare(folder, documents, [name for name in some if name in EXAMPLES], 2)
+        write_t5(pathlib.Path(folder) / "t5-hf", seed)
+        run(["checkpoint", "import-hf", "--input", "t5-hf", "--save", "t5"], folder)
+        compare(folder, documents, T5_TASKS, 0, "t5")
+        compare(folder, documents, T5_TEXTS, 2, "t5")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@
 
 namespace espalier::eval {
 
-enum class OutputKind { kMultipleChoice, kLogLikelihood, kRolling };
+enum class OutputKind { kMultipleChoice, kLogLikelihood, kRolling, kGenerate };
 
 // How a document becomes a question, or an example with its answer.
 struct TurnRules {
@@ -27,7 +27,8 @@ struct LmEvalRules {
   bool takes_first = false;  // examples: the first n, not n drawn
   bool removes_tested = false;
   bool has_mutual_info = false;
-  std::vector<Json> samples;  // examples that are in the file
+  bool needs_choices = false;  // of the document's field 'choices'
+  std::vector<Json> samples;   // examples that are in the file
 };
 
 }  // namespace espalier::eval

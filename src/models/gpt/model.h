@@ -56,6 +56,10 @@ class GptModel : public pipeline::Stage, public Decoder {
                            const Encoded* encoded = nullptr) const override;
   at::Tensor logits(const at::Tensor& hidden) const override;
   tensor::AttentionContext attention_context() const override;
+  bool bring_layers(LayerSource& source) override {
+    layers_.set_source(&source);
+    return true;
+  }
 
  private:
   // [b, s/cp] ids and [b, S] positions -> [S, b, h]

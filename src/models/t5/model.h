@@ -45,6 +45,11 @@ class T5Model : public pipeline::Stage, public Decoder {
                            const Encoded* encoded) const override;
   at::Tensor logits(const at::Tensor& hidden) const override;
   tensor::AttentionContext attention_context() const override;
+  bool bring_layers(LayerSource& source) override {
+    encoder_.set_source(&source);
+    decoder_.set_source(&source);
+    return true;
+  }
 
  private:
   using Context = std::shared_ptr<const nn::ForwardContext>;

@@ -2,6 +2,7 @@
 const element = id => document.getElementById(id);
 let given = '';      // the prompt that the texts continue
 let panels = [];     // one for each model
+let answers = false; // an encoder reads the prompt: texts answer it, and cannot be continued from a token
 let running = null;  // AbortController
 
 function say(text, bad = false) {
@@ -34,6 +35,7 @@ async function call(path, options = {}) {
 async function showModels() {
   const model = (await (await call('v1/models')).json()).data[0];
   panels = [new Panel(model.id, '')];
+  answers = !!model.has_encoder;
   if (model.beside) panels.push(new Panel(model.beside, 'beside/'));
   element('panels').replaceChildren(...panels.map(panel => panel.root));
   for (const place of [element('panels'), element('panels').closest('main')]) place.classList.toggle('two', panels.length > 1);
@@ -120,6 +122,7 @@ class Panel {
       button.type = 'button';
       button.textContent = visible(text);
       button.onclick = () => this.take(index, text);
+      button.disabled = answers;
       row.insertCell().append(button);
       row.insertCell().textContent = percent(logprob);
       row.insertCell().textContent = logprob.toFixed(3);
@@ -130,7 +133,7 @@ class Panel {
 
   // Every model continues from here with another token.
   take(index, text) {
-    if (running) return;
+    if (running || answers) return;
     element('prompt').value = given + this.tokens.slice(0, index).map(token => token.text).join('') + text;
     run();
   }
