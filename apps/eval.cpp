@@ -242,6 +242,7 @@ int eval_main(const std::vector<std::string>& arguments) {
   if (!options.load.empty() && problems.empty()) {
     model = open_eval_model(options.load, options.ckpt_step, options.ema);
     model.int8_weights = options.int8_weights;
+    model.neighbors = options.neighbors;
     if (model.has_encoder && options.requests.empty())
       problems.add("'", options.load,
                    "' holds a T5, and tasks are for models that continue text; --requests FILE scores ",

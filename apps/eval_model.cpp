@@ -89,6 +89,8 @@ void ask_model(const EvalModel& model, const std::string& requests, const std::s
   if (num_threads) words.insert(words.end(), {"--num-threads", std::to_string(*num_threads)});
   if (model.ema) words.push_back("--ema");
   if (model.int8_weights) words.push_back("--int8-weights");
+  if (!model.neighbors.workdir.empty()) words.insert(words.end(), {"--retro-workdir", model.neighbors.workdir});
+  if (model.neighbors.without) words.push_back("--retro-without-neighbors");
   if (const int code = run_engine("score", words); code != 0)
     throw UserError("nothing was evaluated: see above", static_cast<ExitCode>(code));
 }

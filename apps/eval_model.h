@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "eval/prepared_task.h"
+#include "neighbor_options.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
@@ -33,6 +34,7 @@ struct EvalModel {
   bool has_encoder = false;     // it reads the context, and its decoder says the continuation
   bool ema = false;             // ask with the moving average of its weights
   bool int8_weights = false;    // ask with its layers' matrices in 8 bits
+  NeighborOptions neighbors;    // of a Retro
 };
 
 // `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none,

@@ -60,6 +60,10 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
            "Jinja template of /v1/chat/completions; by default the tokenizer's own")
       .value_name("FILE");
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits, which takes less memory");
+  table
+      .add("--retro-without-neighbors", options.without_neighbors,
+           "serve a Retro as the GPT with its weights: no neighbours are looked up here")
+      .alias("--no-retrieval");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,
