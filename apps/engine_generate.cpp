@@ -110,7 +110,7 @@ int generate(const std::vector<std::string>& arguments) {
   const infer::LoadedModel loaded = infer::load_model(
       options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
       infer::weight_format(options.int8_weights, options.stream_layers));
-  const NeighborSource neighbors = neighbor_source(loaded, options);
+  const NeighborSource neighbors = neighbor_source(loaded, options.neighbors, options.load, at::get_num_threads());
   const infer::SamplingConfig sampling{.temperature = options.is_greedy() ? 1 : options.temperature,
                                        .top_k = options.is_greedy() ? 1 : options.top_k,
                                        .top_p = options.top_p,

@@ -4,7 +4,6 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "base/thread_pool.h"
 #include "families/retro/config.h"
 #include "infer/read_neighbors.h"
 #include "retrieval/trained_index.h"
@@ -24,8 +23,8 @@ void check_database(const retrieval::ChunkDatabase& chunks, const infer::LoadedM
                     ExitCode::kBadData);
 }
 
-std::string workdir_of(const infer::LoadedModel& loaded, const GenerateOptions& options) {
-  if (!options.retro_workdir.empty()) return options.retro_workdir;
+std::string workdir_of(const infer::LoadedModel& loaded, const NeighborOptions& options) {
+  if (!options.workdir.empty()) return options.workdir;
   const std::string& of_run = loaded.config.model.as<families::RetroSettings>().workdir;
   if (!of_run.empty() && std::filesystem::exists(std::filesystem::path(of_run) / "chunks.json")) return of_run;
   throw UserError(concat("this model reads neighbours, and ",
@@ -37,34 +36,36 @@ std::string workdir_of(const infer::LoadedModel& loaded, const GenerateOptions& 
 
 }  // namespace
 
-NeighborSource neighbor_source(const infer::LoadedModel& loaded, const GenerateOptions& options) {
+bool reads_neighbors(const infer::LoadedModel& loaded) {
+  return loaded.model != nullptr && loaded.model->neighbor_reader() != nullptr &&
+         !loaded.config.model.as<families::RetroSettings>().without_neighbors;
+}
+
+NeighborSource neighbor_source(const infer::LoadedModel& loaded, const NeighborOptions& options,
+                               const std::string& load, int threads) {
   const models::NeighborReader* const reader = loaded.model != nullptr ? loaded.model->neighbor_reader() : nullptr;
   if (reader == nullptr) {
-    if (!options.retro_workdir.empty() || options.retro_without_neighbors)
+    if (!options.workdir.empty() || options.without)
       throw UserError(
-          concat(options.retro_workdir.empty() ? "--retro-without-neighbors" : "--retro-workdir",
-                 " is for a Retro with --retro-add-retriever; ", options.load, " holds a ",
-                 loaded.config.family->display, loaded.config.family == &families::retro_family() ? " without it" : ""),
+          concat(options.workdir.empty() ? "--retro-without-neighbors" : "--retro-workdir",
+                 " is for a Retro with --retro-add-retriever; ", load, " holds a ", loaded.config.family->display,
+                 loaded.config.family == &families::retro_family() ? " without it" : ""),
           ExitCode::kUsage);
     return {};
   }
-  const bool run_reads_none = loaded.config.model.as<families::RetroSettings>().without_neighbors;
-  if (options.retro_without_neighbors || (options.retro_workdir.empty() && run_reads_none)) return {};
+  if (options.without || (options.workdir.empty() && !reads_neighbors(loaded))) {
+    log_info("without neighbours, as the GPT with these weights");
+    return {};
+  }
   const std::string workdir = workdir_of(loaded, options);
   const models::NeighborShape shape = reader->neighbor_shape();
+  // How far a search is says nothing of how far the caller is, who shows that.
   const auto search = std::make_shared<const retrieval::ChunkSearch>(
-      workdir, retrieval::SearchPlan{.count = shape.num_neighbors,
-                                     .threads = static_cast<int>(options.num_threads.value_or(num_usable_cores()))});
+      workdir, retrieval::SearchPlan{.count = shape.num_neighbors, .threads = threads, .on_progress = [](double) {}});
   check_database(search->chunks(), loaded, shape, workdir);
   log_info("with ", format_counted(shape.num_neighbors, "neighbour"), " of each chunk, from '", workdir, "'",
            search->trained() != nullptr ? concat(", found by ", search->trained()->name()) : "");
   return {infer::neighbors_of(search, shape), search->origin()};
-}
-
-void say_without_neighbors(const infer::LoadedModel& loaded) {
-  if (loaded.model->neighbor_reader() != nullptr)
-    log_info("without neighbours, as the GPT with these weights: only 'espalier generate' and 'espalier train retro' ",
-             "read them");
 }
 
 }  // namespace espalier

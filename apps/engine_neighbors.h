@@ -1,9 +1,11 @@
-// What a Retro reads besides its text, as `espalier generate` lets it.
+// What a Retro reads besides its text.
 #pragma once
 
-#include "generate_options.h"
+#include <string>
+
 #include "infer/generate.h"
 #include "infer/load_model.h"
+#include "neighbor_options.h"
 
 namespace espalier {
 
@@ -14,10 +16,11 @@ struct NeighborSource {
 
 // By --retro-workdir, else by the folder that the run was trained with. None for a family or run without neighbours,
 // and with --retro-without-neighbors. UserErrors: options that the model cannot follow, a folder that is gone or of
-// another chunk length or tokenizer.
-NeighborSource neighbor_source(const infer::LoadedModel& loaded, const GenerateOptions& options);
+// another chunk length or tokenizer. `load`: what the model was loaded from, for messages.
+NeighborSource neighbor_source(const infer::LoadedModel& loaded, const NeighborOptions& options,
+                               const std::string& load, int threads);
 
-// For commands that read none: a line of the log where the model could.
-void say_without_neighbors(const infer::LoadedModel& loaded);
+// Whether the model was trained to read neighbours.
+bool reads_neighbors(const infer::LoadedModel& loaded);
 
 }  // namespace espalier

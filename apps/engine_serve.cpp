@@ -142,7 +142,11 @@ class Served {
       throw UserError(concat("'", load, "' holds a ", loaded_.config.family->display, ", and only models that write ",
                              "text are served; espalier generate --load fills in its [MASK]"),
                       ExitCode::kUsage);
-    say_without_neighbors(loaded_);
+    if (reads_neighbors(loaded_) && !options.without_neighbors)
+      throw UserError(concat("'", load, "' holds a Retro that reads neighbours, which 'espalier serve' does not look ",
+                             "up; --retro-without-neighbors serves it as the GPT with its weights, and 'espalier ",
+                             "generate' and 'espalier eval' read them"),
+                      ExitCode::kUsage);
     model_.emplace(*loaded_.model, loaded_.params->compute_type(), sized_for_serving(loaded_, options));
     engine_.emplace(*model_, loaded_.tokenizer.get(),
                     infer::EngineConfig{.scheduler = {.max_sequences = options.max_running}});
@@ -211,6 +215,10 @@ int serve_model(const std::vector<std::string>& arguments) {
   Served first(options.load, options.ckpt_step, options);
   std::optional<Served> second;
   if (!options.beside.empty()) second.emplace(options.beside, options.beside_step, options);
+  if (options.without_neighbors && !reads_neighbors(first.loaded()) && !(second && reads_neighbors(second->loaded())))
+    throw UserError(concat("--retro-without-neighbors is for a Retro that reads neighbours; ", options.load,
+                           " holds a ", first.loaded().config.family->display),
+                    ExitCode::kUsage);
   serve_until_stopped(first, second ? &*second : nullptr, options, signals);
   return 0;
 }

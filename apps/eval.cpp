@@ -251,6 +251,7 @@ int eval_main(const std::vector<std::string>& arguments) {
     model = open_eval_model(options.load, options.ckpt_step, options.ema);
     model.int8_weights = options.int8_weights;
     model.stream_layers = options.stream_layers;
+    model.neighbors = options.neighbors;
     for (const EvalTask& task : tasks)
       if (model.has_encoder && task.is_megatrons())
         problems.add("--tasks ", task.task.name, ": '", options.load,

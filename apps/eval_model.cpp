@@ -93,6 +93,8 @@ void ask_model(const EvalModel& model, const std::string& requests, const std::s
   if (model.ema) words.push_back("--ema");
   if (model.int8_weights) words.push_back("--int8-weights");
   if (model.stream_layers) words.push_back("--stream-layers");
+  if (!model.neighbors.workdir.empty()) words.insert(words.end(), {"--retro-workdir", model.neighbors.workdir});
+  if (model.neighbors.without) words.push_back("--retro-without-neighbors");
   if (const int code = run_engine("score", words); code != 0)
     throw UserError("nothing was evaluated: see above", static_cast<ExitCode>(code));
 }

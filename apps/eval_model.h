@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "eval/prepared_task.h"
+#include "neighbor_options.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
@@ -35,6 +36,7 @@ struct EvalModel {
   bool ema = false;               // ask with the moving average of its weights
   bool int8_weights = false;      // ask with its layers' matrices in 8 bits
   bool stream_layers = false;     // ask with layers that are read when they are needed
+  NeighborOptions neighbors;      // of a Retro
 };
 
 // `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none,

@@ -67,6 +67,7 @@ void add_model_rows(OptionTable& table, EvalOptions& options) {
            "instead of tasks: score lines {\"context\", \"continuation\"}, and print {\"loglikelihood\", "
            "\"is_greedy\", \"tokens\"} for each")
       .value_name("FILE");
+  add_neighbor_rows(table, options.neighbors);
 }
 
 void add_scoring_rows(OptionTable& table, EvalOptions& options) {
@@ -154,6 +155,9 @@ void check_use(const EvalOptions& options, Problems& problems) {
   if (options.stream_layers && !asks) problems.add("--stream-layers needs --load");
   if (options.int8_weights && options.stream_layers)
     problems.add("--int8-weights and --stream-layers: one at a time; 8 bits are made once, of layers that stay");
+  if ((!options.neighbors.workdir.empty() || options.neighbors.without) && !asks)
+    problems.add(options.neighbors.without ? "--retro-without-neighbors" : "--retro-workdir", " needs --load");
+  check_neighbors(options.neighbors, problems);
   if (options.int8_shift && (!options.int8_weights || !options.requests.empty()))
     problems.add("--int8-shift says what 8 bits change in the values of tasks: it needs --int8-weights and --tasks");
   if (!options.requests.empty()) {

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "eval/results.h"
 #include "eval/zero_shot.h"
+#include "neighbor_options.h"
 #include "text/tokenizer.h"
 
 namespace espalier {
@@ -25,6 +26,7 @@ struct EvalOptions {
   std::string load;  // the run or step to evaluate, if any
   bool ema = false;  // its moving average of the weights
   bool int8_weights = false, stream_layers = false;
+  NeighborOptions neighbors;
   bool int8_shift = false;  // with the weights as they are saved too, to say what 8 bits change
   std::optional<int64_t> ckpt_step, num_threads;
   std::string requests;  // of this file, and no tasks

@@ -25,14 +25,7 @@ void add_generate_rows(OptionTable& table, GenerateOptions& options) {
       .alias("--out-seq-length");
   table.add_negative("--no-stop-at-eod", options.stop_at_eod, "continue after the end-of-document token");
   table.add("--json", options.json, "one JSON object a prompt: prompt, text, prompt_ids, generated_ids, logprobs");
-  table.group("neighbours, of a Retro");
-  table
-      .add("--retro-workdir", options.retro_workdir,
-           "folder of 'espalier retro build' in which they are found; by default the one that the run was trained with")
-      .alias("--retro-project-dir")
-      .value_name("DIR");
-  table.add("--retro-without-neighbors", options.retro_without_neighbors, "read none, as the GPT with those weights")
-      .alias("--no-retrieval");
+  add_neighbor_rows(table, options.neighbors);
   table.group("many texts, into a file");
   table
       .add("--sample-input-file", options.input_file,
@@ -124,8 +117,7 @@ bool read_generate_options(const std::vector<std::string>& arguments, GenerateOp
     problems.add(table.origin("--temperature"), " is too small; use at least 1e-6, or 0 for the most likely token");
   if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
     problems.add(table.origin("--num-threads"), why);
-  if (!options.retro_workdir.empty() && options.retro_without_neighbors)
-    problems.add("--retro-workdir and --retro-without-neighbors exclude each other: give the one that is meant");
+  check_neighbors(options.neighbors, problems);
   check_files(table, options, problems);
   problems.raise();
   if (options.output_file.empty()) options.output_file = options.input_file + ".out";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "neighbor_options.h"
 
 namespace espalier {
 
@@ -18,9 +19,8 @@ struct GenerateOptions {
   double temperature = 1.0, top_p = 0;
   bool greedy = false, stop_at_eod = true, json = false;
   bool int8_weights = false, stream_layers = false;
-  bool ema = false;           // the moving average of the weights
-  std::string retro_workdir;  // else that of the run
-  bool retro_without_neighbors = false;
+  bool ema = false;  // the moving average of the weights
+  NeighborOptions neighbors;
 
   // Many texts, into a file.
   std::string input_file, output_file, genfile;

@@ -49,13 +49,6 @@ void check_threads(int64_t workers, Problems& problems) {
   if (const std::string why = why_too_many_threads(workers); !why.empty()) problems.add("--workers ", workers, why);
 }
 
-// Before anything is built.
-void check_index_string(const retrieval::TrainingPlan& plan, const retrieval::EmbeddingSource& source) {
-  const std::string problem = retrieval::index_string_problem(
-      plan.index_string, source.dimension(), static_cast<int64_t>(source.ids().size()), plan.training_rows);
-  if (!problem.empty()) throw UserError(problem, ExitCode::kUsage);
-}
-
 // Whether the folder holds a complete index of these very vectors.
 bool is_index_of(const retrieval::EmbeddingSource& source, const std::string& folder) {
   if (!retrieval::has_index(folder)) return false;
@@ -118,7 +111,7 @@ int index_build_main(const std::vector<std::string>& arguments) {
   plan.folder = folder;
   retrieval::EmbeddingFiles source(paths_of(files));
   const bool trains = !retrieval::is_exact(training.plan.index_string);
-  if (trains) check_index_string(training.plan, source);
+  check_index_string(training.plan, source, "--index-str");
   // What an interrupted training needs is there; anything else is refused.
   if (!trains || plan.overwrite || !is_index_of(source, folder)) print_build_summary(build_index(source, plan), json);
   if (!trains) return 0;

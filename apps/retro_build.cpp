@@ -1,7 +1,6 @@
 // espalier retro build: from token files to the neighbours of every sample of a run.
 #include <algorithm>
 #include <cstdio>
-#include <set>
 
 #include "base/format.h"
 #include "base/hash.h"
@@ -184,8 +183,11 @@ class GivenEmbeddings final : public retrieval::EmbeddingFiles {
  public:
   GivenEmbeddings(const std::vector<std::string>& files, const retrieval::ChunkDatabase& chunks)
       : EmbeddingFiles(as_paths(files)), chunks_(chunks) {
-    const std::set<int64_t> all(ids().begin(), ids().end());
-    if (static_cast<int64_t>(all.size()) != chunks.size() || *all.begin() != 0 || *all.rbegin() != chunks.size() - 1)
+    std::vector<bool> is_there(static_cast<size_t>(chunks.size()), false);
+    for (const int64_t id : ids())
+      if (id >= 0 && id < chunks.size()) is_there[static_cast<size_t>(id)] = true;
+    if (static_cast<int64_t>(ids().size()) != chunks.size() ||
+        std::find(is_there.begin(), is_there.end(), false) != is_there.end())
       throw UserError(concat("--embeddings-of-chunks has ", ids().size(), " vectors; expected one for each of the ",
                              chunks.size(), " chunks, with ids from 0 to ", chunks.size() - 1),
                       ExitCode::kBadData);
@@ -205,15 +207,6 @@ std::unique_ptr<retrieval::EmbeddingSource> vectors_of_chunks(const RetroBuild& 
                                                               const retrieval::NgramEmbedder& embedder) {
   if (!build.of_chunks.empty()) return std::make_unique<GivenEmbeddings>(build.of_chunks, chunks);
   return std::make_unique<retrieval::ChunkEmbeddings>(chunks, embedder, static_cast<int>(build.workers));
-}
-
-// A string that the chunks are too few for, before any is embedded.
-void check_index_string(const RetroBuild& build, const retrieval::EmbeddingSource& vectors) {
-  if (build.is_exact()) return;
-  const std::string problem =
-      retrieval::index_string_problem(build.training.index_string, vectors.dimension(),
-                                      static_cast<int64_t>(vectors.ids().size()), build.training.training_rows);
-  if (!problem.empty()) throw UserError("--retro-index-str: " + problem, ExitCode::kUsage);
 }
 
 // By the index string that is asked for; null: exact. What is there by another is refused.
@@ -257,6 +250,7 @@ retrieval::IndexFacts index_of(const RetroBuild& build, retrieval::EmbeddingSour
     result["index"] = {{"rows", index.rows}, {"dimension", index.dimension}, {"shards", index.shards}};
     log_info("indexed ", format_counted(index.rows, "chunk"), " in ", format_counted(index.shards, "shard"));
   }
+  if (build.index) retrieval::tidy_index(build.index_folder());
   retrieval::IndexFacts facts = retrieval::read_index(build.index_folder());
   const retrieval::EmbeddingOrigin wanted = vectors.origin();
   const auto shown = [](const retrieval::EmbeddingOrigin& origin) {
@@ -391,7 +385,7 @@ Json run_tasks(const RetroBuild& build) {
   const retrieval::ChunkDatabase chunks(build.workdir());
   const retrieval::NgramEmbedder embedder(build.dimension);
   const std::unique_ptr<retrieval::EmbeddingSource> vectors = vectors_of_chunks(build, chunks, embedder);
-  check_index_string(build, *vectors);
+  check_index_string(build.training, *vectors, "--retro-index-str");  // before any is embedded
   const retrieval::IndexFacts index = index_of(build, *vectors, result);
   const Querying querying{build, chunks, embedder, index, trained_index_of(build, index, result)};
   if (!build.query) return result;

@@ -62,6 +62,10 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits, which takes less memory");
   table.add("--stream-layers", options.stream_layers,
             "read each layer when a pass comes to it: for models that do not fit into memory");
+  table
+      .add("--retro-without-neighbors", options.without_neighbors,
+           "serve a Retro as the GPT with its weights: no neighbours are looked up here")
+      .alias("--no-retrieval");
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,

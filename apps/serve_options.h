@@ -25,7 +25,8 @@ struct ServeOptions {
   int64_t port = 5000, max_running = 16, max_waiting = 1024, max_body_megabytes = 4, max_connections = 4096;
   int64_t request_seconds = 600, kv_cache_megabytes = 2048;
   bool int8_weights = false, stream_layers = false;
-  bool ema = false;  // the moving average of the weights
+  bool ema = false;                // the moving average of the weights
+  bool without_neighbors = false;  // a Retro as the GPT with its weights
 
   std::string api_key, chat_template_text;  // of the files
 

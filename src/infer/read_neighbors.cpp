@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
+#include "infer/engine/token_score.h"
 
 namespace espalier::infer {
 namespace {
@@ -78,6 +80,37 @@ Generated read_and_continue(const models::Decoder& model, at::ScalarType compute
     if (stops || static_cast<int64_t>(result.generated_ids.size()) == config.tokens_to_generate) return result;
     logits = text.add({&result.generated_ids.back(), 1}, result.neighbors);
   }
+}
+
+LogLikelihood score_with_neighbors(const models::Decoder& model, at::ScalarType compute_type,
+                                   std::span<const int32_t> ids, int64_t num_predicted,
+                                   const std::vector<models::ChunkNeighbors>& neighbors) {
+  constexpr int64_t kRowsAtOnce = 256;  // of logits
+  const models::NeighborReader* const reader = model.neighbor_reader();
+  const int64_t num_read = static_cast<int64_t>(ids.size()) - 1, first = num_read - num_predicted;
+  ESPALIER_CHECK(reader != nullptr && num_predicted > 0 && first >= 0, num_predicted, " of ", ids.size(), " tokens");
+  models::ReadText text;
+  text.cache = models::new_cache(model.decoder_shape(), compute_type, 1, num_read);
+  const at::Tensor row = at::empty({1, num_read}, at::kLong);
+  std::copy_n(ids.begin(), num_read, row.mutable_data_ptr<int64_t>());
+  const at::Tensor hidden = reader->read_on(row, neighbors, text);
+  const int64_t vocab_size = model.decoder_shape().vocab_size;
+  LogLikelihood likelihood;
+  for (int64_t begin = first; begin < num_read; begin += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, num_read - begin);
+    const at::Tensor logits = model.logits(hidden.narrow(0, begin, count)).view({count, -1}).contiguous();
+    for (int64_t place = 0; place < count; ++place) {
+      const float* const values = logits.const_data_ptr<float>() + place * logits.size(1);
+      const double normalizer = log_normalizer(values, vocab_size);
+      if (!std::isfinite(normalizer))
+        throw UserError(concat("the logits after token ", begin + place, " of a text are not finite numbers"));
+      const TokenScore score = score_token(values, vocab_size, normalizer, ids[static_cast<size_t>(begin + place + 1)],
+                                           /*num_alternatives=*/0);
+      likelihood.sum += score.log_probability;
+      likelihood.is_greedy = likelihood.is_greedy && score.is_greedy;
+    }
+  }
+  return likelihood;
 }
 
 }  // namespace espalier::infer

@@ -124,5 +124,32 @@ TEST(ReadNeighbors, EndsWithTheTokenThatStops) {
   EXPECT_EQ(stopped.generated_ids, std::vector<int32_t>(whole.generated_ids.begin(), first + 1));
 }
 
+TEST(ReadNeighbors, ScoresATextAsTheWholePassOfTrainingDoes) {
+  const WholeRetro retro(tiny_retro(families::PositionEmbedding::kLearned));
+  for (const auto& [size, num_predicted] :
+       {std::pair<int64_t, int64_t>{2, 1}, {4, 3}, {5, 4}, {9, 2}, {20, 19}, {23, 7}}) {
+    SCOPED_TRACE(concat(num_predicted, " of ", size));
+    std::vector<int32_t> text;
+    for (int64_t at = 0; at < size; ++at) text.push_back(static_cast<int32_t>((at * at * 5 + size) % kWords));
+    std::vector<models::ChunkNeighbors> neighbors;
+    for (int64_t chunk = 0; chunk < (size - 1) / kChunk; ++chunk)
+      neighbors.push_back(neighbors_of_chunk({text.data() + chunk * kChunk, kChunk}));
+    double sum = 0;
+    bool is_greedy = true;
+    for (int64_t at = size - num_predicted; at < size; ++at) {
+      const at::Tensor next = retro.next_by_training({text.begin(), text.begin() + at});
+      sum += next[text[static_cast<size_t>(at)]].item<double>();
+      is_greedy = is_greedy && next.argmax().item<int64_t>() == text[static_cast<size_t>(at)];
+    }
+    const LogLikelihood found = score_with_neighbors(retro.model, at::kFloat, text, num_predicted, neighbors);
+    EXPECT_NEAR(found.sum, sum, 1e-5 * static_cast<double>(num_predicted));
+    EXPECT_EQ(found.is_greedy, is_greedy);
+    // The likeliest id in place of the last one.
+    const at::Tensor next = retro.next_by_training({text.begin(), text.end() - 1});
+    text.back() = static_cast<int32_t>(next.argmax().item<int64_t>());
+    EXPECT_TRUE(score_with_neighbors(retro.model, at::kFloat, text, 1, neighbors).is_greedy);
+  }
+}
+
 }  // namespace read_neighbors_test
 }  // namespace espalier::infer

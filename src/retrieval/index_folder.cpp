@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -34,6 +35,8 @@ uint64_t checksum_of(const std::string& digits, const fs::path& path) {
 }
 
 void check_ids(const std::vector<int64_t>& ids) {
+  const bool ascend = std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end();
+  if (ascend && (ids.empty() || ids.front() >= 0)) return;
   std::vector<int64_t> sorted = ids;
   std::sort(sorted.begin(), sorted.end());
   if (!sorted.empty() && sorted.front() < 0)
@@ -82,7 +85,8 @@ void begin_build(const EmbeddingSource& source, const BuildPlan& plan) {
   if (const std::error_code failure = create_folders(folder))
     throw UserError(concat("cannot create '", folder.string(), "': ", failure.message()), ExitCode::kCannotCreate);
   if (plan.overwrite) remove_index(folder);
-  if (fs::exists(index_file(folder)))
+  tidy_index(folder);
+  if (has_index(folder))
     throw UserError(concat("'", folder.string(), "' holds an index; --overwrite replaces it"), ExitCode::kCannotCreate);
   const Json recipe = recipe_of(source, plan);
   const fs::path building = building_file(folder);
@@ -104,12 +108,9 @@ void begin_build(const EmbeddingSource& source, const BuildPlan& plan) {
 bool is_complete(Shard& shard, int64_t dimension, const int64_t* ids) {
   if (!fs::exists(shard.path)) return false;
   try {
-    const store::SafetensorsFile file(shard.path);
-    const auto stored = file.metadata().find(kChecksum);
-    if (stored == file.metadata().end()) return false;
     const ShardFile content(shard, dimension);
     shard.checksum = checksum_of(content.ids(), content.rows(), shard.rows, dimension);
-    return hex64(shard.checksum) == stored->second && std::equal(ids, ids + shard.rows, content.ids());
+    return hex64(shard.checksum) == content.stored_checksum() && std::equal(ids, ids + shard.rows, content.ids());
   } catch (const UserError&) {
     return false;  // it is made again
   }
@@ -194,6 +195,10 @@ BuildSummary build_index(EmbeddingSource& source, const BuildPlan& plan) {
 
 bool has_index(const std::filesystem::path& folder) { return fs::exists(index_file(folder)); }
 
+void tidy_index(const std::filesystem::path& folder) {
+  if (has_index(folder)) fs::remove(building_file(folder));
+}
+
 IndexFacts read_index(const std::filesystem::path& folder) {
   const fs::path path = index_file(folder);
   if (!fs::exists(path)) {
@@ -240,6 +245,11 @@ ShardFile::ShardFile(const Shard& shard, int64_t dimension)
     throw UserError(concat("'", shard.path.string(), "': expected embeddings F32 [", shard.rows, ", ", dimension,
                            "] and ids I64 [", shard.rows, "], as index.json says; the shard belongs to another index"),
                     ExitCode::kBadData);
+}
+
+std::string ShardFile::stored_checksum() const {
+  const auto stored = file_.metadata().find(kChecksum);
+  return stored == file_.metadata().end() ? "" : stored->second;
 }
 
 void check_checksum(const Shard& shard, uint64_t found) {

@@ -53,6 +53,8 @@ struct IndexFacts {
 inline constexpr const char* kEncoderOfShard = "encoder";
 
 bool has_index(const std::filesystem::path& folder);  // a complete one
+// Removes what a build that was killed at its very end has left beside a complete index.
+void tidy_index(const std::filesystem::path& folder);
 
 // UserErrors: no index, one that is not complete, one of a later format, or fields that contradict each other.
 IndexFacts read_index(const std::filesystem::path& folder);
@@ -63,6 +65,8 @@ class ShardFile {
   ShardFile(const Shard& shard, int64_t dimension);
   const float* rows() const { return reinterpret_cast<const float*>(file_.data(*embeddings_)); }
   const int64_t* ids() const { return reinterpret_cast<const int64_t*>(file_.data(*ids_)); }
+  // What its metadata call its checksum; empty where they name none. Reads no row.
+  std::string stored_checksum() const;
 
  private:
   store::SafetensorsFile file_;

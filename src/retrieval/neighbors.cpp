@@ -120,7 +120,9 @@ class Finder {
                                  found.value(key, Json()).dump(), " there and ", value.dump(),
                                  " now. Give --overwrite, or another --retro-workdir"),
                           ExitCode::kCannotCreate);
-      return path == unfinished_file(folder);
+      const bool is_complete = path == neighbors_file(folder);
+      if (is_complete) fs::remove(unfinished_file(folder));  // a search that was killed at its end has left it
+      return !is_complete;
     }
     remove_neighbors(folder);  // blocks that belong to nothing
     write_file_atomically(unfinished_file(folder), wanted.dump(2) + "\n");
@@ -139,7 +141,9 @@ class Finder {
   std::vector<int64_t> search_block(int64_t first, int64_t count, Progress& progress) const {
     const int64_t dimension = index_.dimension, num_queries = count * chunks_of_sample_;
     std::vector<float> vectors(static_cast<size_t>(num_queries * dimension));
+    progress.set_note("making vectors");
     queries_.read(first, count, vectors.data());
+    progress.set_note("");
     std::vector<Documents> documents;
     for (int64_t sample = first; sample < first + count; ++sample) documents.push_back(documents_of(sample));
     std::vector<int64_t> found(static_cast<size_t>(num_queries * plan_.num_saved), -1);

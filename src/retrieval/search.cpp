@@ -163,7 +163,7 @@ class Search {
       const double best_missing = static_cast<double>(scores_[static_cast<size_t>(begin + count - 1)]) + bound;
       if (static_cast<int64_t>(merged.size()) < count_ || !(best_missing < merged.back().score)) return false;
     }
-    hits = std::move(merged);
+    hits.assign(merged.begin(), merged.end());  // keeps no room that it does not need
     return true;
   }
 

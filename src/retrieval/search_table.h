@@ -7,7 +7,7 @@
 
 namespace espalier::retrieval {
 
-inline constexpr int64_t kSearchInterface = 2;  // raised with every change of this file
+inline constexpr int64_t kSearchInterface = 3;  // raised with every change of this file
 
 struct Neighbours {
   const float* queries = nullptr;  // [num_queries, dimension]
@@ -40,6 +40,12 @@ struct IndexTraining {
   void* context = nullptr;
 };
 
+// Where the bytes of an index go, in order. `take` returns false where it cannot: the rest is not written then.
+struct ByteSink {
+  bool (*take)(void* context, const void* bytes, size_t count) = nullptr;
+  void* context = nullptr;
+};
+
 struct SearchTable {
   int64_t interface_version = kSearchInterface;
   const char* faiss_version = "";
@@ -52,7 +58,7 @@ struct SearchTable {
   bool (*train)(const IndexTraining& training, FaissIndex** index, char* error, size_t error_bytes) = nullptr;
   // `maps`: inverted lists stay in the file, which is mapped; nothing can be appended then.
   bool (*open)(const char* path, bool maps, FaissIndex** index, char* error, size_t error_bytes) = nullptr;
-  bool (*write)(const FaissIndex& index, const char* path, char* error, size_t error_bytes) = nullptr;
+  bool (*write)(const FaissIndex& index, const ByteSink& sink, char* error, size_t error_bytes) = nullptr;
   void (*shape)(const FaissIndex& index, IndexShape& shape, int64_t& num_rows) = nullptr;
   // [num_rows, code_bytes]
   bool (*encode)(const FaissIndex& index, const float* rows, int64_t num_rows, int threads, uint8_t* codes, char* error,

@@ -1,8 +1,6 @@
 // How a trained index is made.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <exception>
 #include <random>
 
 #include "base/error.h"
@@ -45,15 +43,58 @@ int64_t usual_training_rows(const IndexShape& shape, int64_t num_rows) {
   return std::min(num_rows, kRowsOfCentroid * std::max<int64_t>(shape.num_centroids, 256));
 }
 
-void sync_file(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool failed = descriptor < 0 || ::fsync(descriptor) != 0;
-  const int reason = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (failed)
-    throw UserError(concat("cannot sync '", path.string(), "': ", std::generic_category().message(reason)),
-                    ExitCode::kCannotCreate);
-}
+// A file that the plugin fills: hashed on its way, so that it is not read again, and synced as it grows, so that the
+// end does not wait for all of it.
+class IndexFile {
+ public:
+  IndexFile(const fs::path& path, int64_t expected_bytes)
+      : file_(path),
+        progress_("index train: writing " + path.stem().string(), expected_bytes, Progress::Unit::kBytes) {}
+
+  ByteSink sink() { return {.take = take, .context = this}; }
+  // Of all bytes. What went wrong in between is thrown here.
+  uint64_t finish() {
+    if (failure_) std::rethrow_exception(failure_);
+    file_.sync();
+    file_.close();
+    progress_.finish();
+    return hasher_.digest();
+  }
+  bool has_failed() const { return failure_ != nullptr; }
+
+ private:
+  static constexpr size_t kPieceBytes = size_t{16} << 20, kBytesBetweenSyncs = size_t{1} << 30;
+
+  static bool take(void* context, const void* bytes, size_t count) {
+    auto& self = *static_cast<IndexFile*>(context);
+    try {
+      self.add(static_cast<const char*>(bytes), count);
+      return true;
+    } catch (...) {  // not through the plugin: finish() throws it
+      self.failure_ = std::current_exception();
+      return false;
+    }
+  }
+
+  void add(const char* bytes, size_t count) {
+    for (size_t begin = 0; begin < count; begin += kPieceBytes) {
+      const size_t now = std::min(kPieceBytes, count - begin);
+      hasher_.update(bytes + begin, now);
+      file_.write(bytes + begin, now);
+      progress_.advance(static_cast<int64_t>(now));
+      unsynced_ += now;
+      if (unsynced_ < kBytesBetweenSyncs) continue;
+      file_.sync();
+      unsynced_ = 0;
+    }
+  }
+
+  OutputFile file_;
+  Progress progress_;
+  Hasher hasher_;
+  size_t unsynced_ = 0;
+  std::exception_ptr failure_;
+};
 
 // What is trained on must be what was built.
 void check_shards(const IndexFacts& index) {
@@ -62,9 +103,13 @@ void check_shards(const IndexFacts& index) {
     const ShardFile file(shard, index.dimension);
     Hasher hasher;
     hasher.update(file.ids(), static_cast<size_t>(shard.rows) * sizeof(int64_t));
-    hasher.update(file.rows(), static_cast<size_t>(shard.rows * index.dimension) * sizeof(float));
+    for (int64_t first = 0; first < shard.rows; first += kRowsAtOnce) {
+      const int64_t count = std::min(kRowsAtOnce, shard.rows - first);
+      hasher.update(file.rows() + first * index.dimension,
+                    static_cast<size_t>(count * index.dimension) * sizeof(float));
+      progress.advance(count);
+    }
     check_checksum(shard, hasher.digest());
-    progress.advance(shard.rows);
   }
   progress.finish();
 }
@@ -83,15 +128,36 @@ struct Shares {
   }
 };
 
+// Faiss divides by some numbers of a string, and reserves memory for others, before it looks at them. Empty where each
+// is one that it can work with.
+std::string problem_of_numbers(const std::string& index_string) {
+  constexpr int64_t kMost = int64_t{1} << 26;
+  constexpr size_t kMostDigits = 9;
+  for (size_t at = 0; at < index_string.size();) {
+    const size_t begin = index_string.find_first_of("0123456789", at);
+    if (begin == std::string::npos) break;
+    const size_t end = std::min(index_string.find_first_not_of("0123456789", begin), index_string.size());
+    const std::string digits = index_string.substr(begin, end - begin);
+    at = end;
+    if (digits.size() > kMostDigits || std::stoll(digits) > kMost || std::stoll(digits) == 0)
+      return concat("its number ", digits, " is not within 1 to ", format_count(kMost));
+  }
+  return "";
+}
+
 // Each row with the same probability (Knuth's algorithm S), in their order.
 std::vector<float> draw_rows(const IndexFacts& index, const ShardRows& rows, int64_t count) {
   std::vector<float> drawn(static_cast<size_t>(count * index.dimension));
   std::mt19937_64 generator(kTrainingSeed);
+  Progress progress("index train: drawing training rows", count, Progress::Unit::kItems, "rows");
   int64_t taken = 0;
   for (int64_t row = 0; row < index.rows && taken < count; ++row) {
     const auto left = static_cast<uint64_t>(index.rows - row), wanted = static_cast<uint64_t>(count - taken);
-    if (generator() % left < wanted) rows.read(row, 1, drawn.data() + taken++ * index.dimension);
+    if (generator() % left >= wanted) continue;
+    rows.read(row, 1, drawn.data() + taken++ * index.dimension);
+    progress.advance(1);
   }
+  progress.finish();
   ESPALIER_CHECK(taken == count, taken, " of ", count);
   return drawn;
 }
@@ -115,6 +181,7 @@ class Training {
 
   TrainingSummary run() {
     if (!begin()) {
+      remove_rest();  // of a build that was killed when it was complete
       keep_probes();
       return summary(true);
     }
@@ -124,22 +191,30 @@ class Training {
     Progress progress("index train: codes", index_.rows, Progress::Unit::kItems, "rows");
     for (int64_t block = 0; block < blocks; ++block) write_codes(block, progress);
     progress.finish();
-    for (int64_t block = 0; block < blocks; ++block) append_codes(block);
+    Progress filling("index train: filling the index", index_.rows, Progress::Unit::kItems, "rows");
+    for (int64_t block = 0; block < blocks; ++block) append_codes(block, filling);
+    filling.finish();
     const fs::path& folder = plan_.folder;
     PendingFile whole(internal::trained_file(folder));
-    const uint64_t checksum = write_to(whole);
+    const uint64_t checksum = write_to(whole, index_.rows);
     TrainedJson json = describe();
     json["nprobe"] = plan_.nprobe;
     json["ef_search"] = plan_.ef_search;
     json[kCodesChecksum] = hex64(checksum);
     write_file_atomically(internal::trained_json(folder), json.dump(2) + "\n");
-    for (int64_t block = 0; block < blocks; ++block) fs::remove(codes_file(folder, block));
-    fs::remove(internal::empty_file(folder));
-    fs::remove(internal::training_json(folder));
+    remove_rest();
     return summary(false);
   }
 
  private:
+  // What only a build needs that is not complete.
+  void remove_rest() const {
+    const int64_t blocks = (index_.rows + kCodesRows - 1) / kCodesRows;
+    for (int64_t block = 0; block < blocks; ++block) fs::remove(codes_file(plan_.folder, block));
+    fs::remove(internal::empty_file(plan_.folder));
+    fs::remove(internal::training_json(plan_.folder));
+  }
+
   TrainedJson describe() const {
     return {{"format", internal::kTrainedFormat},
             {"index_string", plan_.index_string},
@@ -217,7 +292,7 @@ class Training {
         throw UserError(concat("cannot train ", plan_.index_string, ": ", error));
       made_.reset(made);
       progress.finish();
-      write_to(pending);
+      write_to(pending, /*num_rows=*/0);
       made_.reset();
     }
     // Read even where it was just written: the rest is then the same after an interruption.
@@ -270,22 +345,28 @@ class Training {
     }
   }
 
-  void append_codes(int64_t block) const {
+  void append_codes(int64_t block, Progress& progress) const {
     const store::SafetensorsFile file(codes_file(plan_.folder, block));
     const store::TensorEntry* const codes = file.find(kCodes);
     ESPALIER_CHECK(codes != nullptr, block);
+    const int64_t count = codes->shape[0];
     char error[512] = "";
-    if (!table_.append(*made_, file.data(*codes), codes->shape[0], error, sizeof error))
-      throw UserError(concat("cannot fill the index: ", error));
+    for (int64_t first = 0; first < count; first += kRowsAtOnce) {
+      const int64_t now = std::min(kRowsAtOnce, count - first);
+      if (!table_.append(*made_, file.data(*codes) + first * shape_.code_bytes, now, error, sizeof error))
+        throw UserError(concat("cannot fill the index: ", error));
+      progress.advance(now);
+    }
   }
 
-  // Returns the checksum of what was written.
-  uint64_t write_to(PendingFile& pending) const {
+  // With so many rows in it. Returns the checksum of what was written.
+  uint64_t write_to(PendingFile& pending, int64_t num_rows) const {
+    const int64_t bytes_of_row = shape_.code_bytes + (shape_.num_lists > 0 ? static_cast<int64_t>(sizeof(int64_t)) : 0);
+    IndexFile file(pending.temporary(), num_rows * bytes_of_row + shape_.num_lists * index_.dimension * 4);
     char error[512] = "";
-    if (!table_.write(*made_, pending.temporary().c_str(), error, sizeof error))
+    if (!table_.write(*made_, file.sink(), error, sizeof error) && !file.has_failed())
       throw UserError(concat("cannot write '", pending.temporary().string(), "': ", error), ExitCode::kCannotCreate);
-    sync_file(pending.temporary());
-    const uint64_t checksum = internal::file_checksum(pending.temporary());
+    const uint64_t checksum = file.finish();
     move_into_place({&pending});
     return checksum;
   }
@@ -307,14 +388,18 @@ bool is_exact(const std::string& index_string) {
 
 std::string index_string_problem(const std::string& index_string, int64_t dimension, std::optional<int64_t> num_rows,
                                  int64_t training_rows) {
+  const auto refused = [&](const std::string& why) {
+    return concat("index string '", index_string, "' does not work for vectors of ",
+                  format_counted(dimension, "number"), ": ", why, kWhatWorks);
+  };
+  if (const std::string why = problem_of_numbers(index_string); !why.empty()) return refused(why);
   IndexShape shape;
   char error[512] = "";
   if (!load_search_plugin().describe(index_string.c_str(), dimension, shape, error, sizeof error)) {
     std::string why = error;  // "Error in faiss::... at FILE:LINE: what"
     if (const size_t at = why.rfind(": "); why.starts_with("Error in ") && at != std::string::npos)
       why.erase(0, at + 2);
-    return concat("index string '", index_string, "' does not work for vectors of ",
-                  format_counted(dimension, "number"), ": ", why, kWhatWorks);
+    return refused(why);
   }
   const int64_t rows = num_rows.value_or(training_rows > 0 ? training_rows : shape.num_centroids);
   const int64_t trains = training_rows > 0 ? std::min(training_rows, rows) : rows;
@@ -326,6 +411,13 @@ std::string index_string_problem(const std::string& index_string, int64_t dimens
                   ". Use fewer lists, such as IVF", std::max<int64_t>(1, trains / kFewRowsOfCentroid),
                   ",Flat, or the exact search");
   return "";
+}
+
+void check_index_string(const TrainingPlan& plan, const EmbeddingSource& source, const std::string& option) {
+  if (is_exact(plan.index_string)) return;
+  const std::string problem = index_string_problem(plan.index_string, source.dimension(),
+                                                   static_cast<int64_t>(source.ids().size()), plan.training_rows);
+  if (!problem.empty()) throw UserError(concat(option, ": ", problem), ExitCode::kUsage);
 }
 
 TrainingSummary train_index(const TrainingPlan& plan) { return Training(plan).run(); }

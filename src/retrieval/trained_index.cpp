@@ -129,8 +129,8 @@ std::vector<Hit> TrainedIndex::rank(const float* query, const int64_t* numbers, 
     hits.push_back({shards_->id(number), internal::inner_product(query, shards_->row(number), dimension_)});
   }
   std::sort(hits.begin(), hits.end(), internal::better);
-  hits.resize(std::min(hits.size(), static_cast<size_t>(wanted)));
-  return hits;
+  // A copy of its size: of many queries the room of the other candidates would be several times that.
+  return {hits.begin(), hits.begin() + std::min(static_cast<int64_t>(hits.size()), wanted)};
 }
 
 std::vector<std::vector<Hit>> TrainedIndex::find(const float* queries, int64_t num_queries,
@@ -140,6 +140,9 @@ std::vector<std::vector<Hit>> TrainedIndex::find(const float* queries, int64_t n
   const int64_t candidates = std::min(rows_, std::max(more, wanted + kSpareOfTrained));
   std::vector<std::vector<Hit>> found(static_cast<size_t>(num_queries));
   std::vector<int64_t> numbers;
+  std::unique_ptr<Progress> progress;  // where the caller shows none
+  if (!plan.on_progress)
+    progress = std::make_unique<Progress>("index search", num_queries, Progress::Unit::kItems, "queries");
   for (int64_t first = 0; first < num_queries; first += kQueriesOfReport) {
     const int64_t count = std::min(kQueriesOfReport, num_queries - first);
     numbers.assign(static_cast<size_t>(count * candidates), -1);
@@ -151,8 +154,12 @@ std::vector<std::vector<Hit>> TrainedIndex::find(const float* queries, int64_t n
       found[static_cast<size_t>(first + query)] =
           rank(queries + (first + query) * dimension_, numbers.data() + query * candidates, candidates, wanted);
     });
-    if (plan.on_progress) plan.on_progress(static_cast<double>(first + count) / static_cast<double>(num_queries));
+    if (progress)
+      progress->advance(count);
+    else
+      plan.on_progress(static_cast<double>(first + count) / static_cast<double>(num_queries));
   }
+  if (progress) progress->finish();
   return found;
 }
 

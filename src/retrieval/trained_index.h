@@ -53,6 +53,9 @@ struct TrainingPlan {
 std::string index_string_problem(const std::string& index_string, int64_t dimension, std::optional<int64_t> num_rows,
                                  int64_t training_rows);
 
+// The same of what will be indexed, before it is: a UserError (kUsage) that begins with `option`.
+void check_index_string(const TrainingPlan& plan, const EmbeddingSource& source, const std::string& option);
+
 // "Flat" and "exact", as which the shards are searched anyway.
 bool is_exact(const std::string& index_string);
 

@@ -149,6 +149,10 @@ TEST(TrainedIndex, HasTheSameBytesForAnyThreadsAndShardsAndAfterInterruptions) {
     train(folder / "c", 3);
     EXPECT_EQ(bytes, read_file(folder / "c/trained.faiss"));
     EXPECT_EQ(read_file(folder / "a/trained.json"), read_file(folder / "c/trained.json"));
+    // As if it had been killed before it had put away what it needed.
+    for (const char* name : {"training.json", "trained-empty.faiss", "codes-00000.safetensors"})
+      test_files::write_text(folder / concat("c/", name), "left");
+    train(folder / "c", 1);
     std::vector<std::string> left;
     for (const auto& entry : fs::directory_iterator(folder / "c")) left.push_back(entry.path().filename());
     std::sort(left.begin(), left.end());
@@ -178,7 +182,21 @@ TEST(TrainedIndex, RefusesAStringThatDoesNotFitWithWhatWorks) {
         {"PCA8,IVF16,Flat", "it transforms vectors by something else than OPQ or RR"},
         {"IMI2x3,Flat", "MultiIndex not implemented for inner prod search"},
         {"IVF64(IVF8,Flat),Flat", "its lists are found by neither Flat nor HNSW"},
-        {"IVF16,PQ8x4fs", "its codes are not Flat, PQ or SQ"}}) {
+        {"IVF16,PQ8x4fs", "its codes are not Flat, PQ or SQ"},
+        {"IDMap,IVF16,Flat", "its codes are not Flat, PQ or SQ"},
+        {"GpuIVF16,Flat", "could not parse"},
+        {"L2norm,IVF16,Flat", "it transforms vectors by something else than OPQ or RR"},
+        // Faiss divides by these, or takes them for sizes.
+        {"PQ0", "its number 0 is not within 1 to"},
+        {"OPQ8_0,IVF16,PQ8", "its number 0 is not within 1 to"},
+        {"IVF0,Flat", "its number 0 is not within 1 to"},
+        {"IVF16_HNSW0,Flat", "its number 0 is not within 1 to"},
+        {"IVF2000000000,Flat", "its number 2000000000 is not within 1 to"},
+        {"IVF99999999999999999999,Flat", "its number 99999999999999999999 is not within 1 to"},
+        {"IVF16_HNSW1,Flat", "an HNSW has 2 to 1024 links of each list"},
+        {"IVF16_HNSW4000,Flat", "an HNSW has 2 to 1024 links of each list"},
+        {"OPQ7,IVF16,PQ8", "the number after OPQ, 7, does not divide the 64 dimensions"},
+        {"RR1000000,SQ8", "it rotates vectors into 1000000 dimensions; 65536 are the most"}}) {
     const std::string problem = index_string_problem(index_string, 64, {}, 0);
     expect_has(problem, part);
     expect_has(problem, "what works is IVF<lists>,<codes>");
@@ -221,6 +239,9 @@ TEST(TrainedIndex, IsRefusedWhereItIsAnother) {
   build_index(others, {.folder = folder / "others"});
   for (const char* name : {"/trained.faiss", "/trained.json"}) fs::copy(path + name, folder / "others");
   expect_has(error_of([&] { open_trained_index(read_index(folder / "others")); }), "was trained on other rows");
+  // A shard of the other index, which has as many rows: the description beside it is still the old one.
+  fs::copy(folder / "others/shard-00000.safetensors", path, fs::copy_options::overwrite_existing);
+  expect_has(error_of([&] { open_trained_index(read_index(path)); }), ": the shard belongs to another index");
   // A new index has none of the old.
   build_index(others, {.folder = path, .overwrite = true});
   EXPECT_EQ(open_trained_index(read_index(path)), nullptr);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <sstream>
 
@@ -120,6 +121,55 @@ TEST_F(RetroCommand, ContinuesTextsWithTheirNeighbors) {
   const std::string messages = read_file(folder_ / "work/messages");
   for (const char* part : {"there are no chunks in 'work', which it was trained with: give --retro-workdir DIR",
                            "--retro-workdir and --retro-without-neighbors exclude each other"})
+    EXPECT_NE(messages.find(part), std::string::npos) << part << "\n" << messages;
+}
+
+// What is scored is what is generated: the log-probability of a text is the sum of those of its tokens, which were
+// written one after another.
+TEST_F(RetroCommand, ScoresTextsWithTheirNeighbors) {
+  write_repetitions(40);
+  const std::string run = concat(flags(), "--train-iters 2 --retro-add-retriever --eval-iters 1 --num-threads 1 ");
+  const std::string generate =
+      "espalier generate --load run --num-threads 1 --prompt '7 1 29 4 4 18 2 0 11 13' --tokens-to-generate 17 "
+      "--greedy --no-stop-at-eod --json ";
+  const std::string perplexity =
+      "espalier eval --load run --num-threads 1 --tasks WIKITEXT103 --detokenizer none --data plain.txt --json ";
+  const Outcome outcome = bash(
+      concat("set -e; export OMP_WAIT_POLICY=passive; ", preprocess(), "espalier retro build ", run,
+             "2>/dev/null; espalier train retro ", run, "--save-interval 2 --save run 2>/dev/null; exec 2>messages; ",
+             // The prompt's words and the text's become one request.
+             "request() { printf '{\"context\": \"7 1 29 4 4 18 2 0 11 13\", \"continuation\": \"%s\"}\\n' \"$(cut -d "
+             "'\"' -f 8)\"; }; ",
+             generate, ">with; ", generate, "--no-retrieval >without; request <with >with.jsonl; ",
+             "request <without >without.jsonl; cat with with.jsonl; espalier eval --load run --requests with.jsonl; ",
+             "cat without; espalier eval --load run --requests without.jsonl --retro-without-neighbors; ",
+             "printf %s \"$(cut -d '\"' -f 4 texts.jsonl | head -3 | paste -sd ' ')\" >plain.txt; ", perplexity,
+             "| tr -d '\n'; echo; ", perplexity,
+             "--retro-without-neighbors | tr -d '\n'; echo; set +e; mv work elsewhere; ", perplexity, "; echo $?; ",
+             perplexity, "--retro-workdir elsewhere | tr -d '\n'; echo; espalier serve --load run --port 0; echo $?"));
+  std::istringstream lines(outcome.output);
+  std::vector<std::string> said;
+  for (std::string line; std::getline(lines, line);) said.push_back(line);
+  const std::string messages = read_file(folder_ / "work/messages");
+  ASSERT_EQ(said.size(), 10u) << outcome.output << messages;
+  // What ends a document is no part of a text, and so of no request.
+  const auto sum_of = [](const std::string& generated, int count) {
+    const auto logprobs = nlohmann::json::parse(generated)["logprobs"].get<std::vector<double>>();
+    return std::accumulate(logprobs.begin(), logprobs.begin() + count, 0.0);
+  };
+  for (const size_t place : {size_t{0}, size_t{3}}) {  // with neighbours, and without
+    const auto scored = nlohmann::json::parse(said[place == 0 ? 2 : 4]);
+    ASSERT_GE(scored["tokens"], 8) << said[place];
+    EXPECT_TRUE(scored["is_greedy"].get<bool>()) << said[place];
+    EXPECT_NEAR(scored["loglikelihood"].get<double>(), sum_of(said[place], scored["tokens"].get<int>()), 1e-4);
+  }
+  EXPECT_NE(said[5], said[6]);
+  EXPECT_EQ(said[8], said[5]);
+  EXPECT_EQ(said[7], "2");
+  EXPECT_EQ(said[9], "2");
+  for (const char* part : {"with 2 neighbours of each chunk, from 'work'", "without neighbours, as the GPT",
+                           "there are no chunks in 'work', which it was trained with: give --retro-workdir DIR",
+                           "'run' holds a Retro that reads neighbours, which 'espalier serve' does not look up"})
     EXPECT_NE(messages.find(part), std::string::npos) << part << "\n" << messages;
 }
 

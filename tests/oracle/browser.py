@@ -32,10 +32,10 @@ def wait(page, condition, seconds=120):
         time.sleep(0.02)
 
 
-def train(folder, rate, save_interval):
+def train(folder, rate, save_interval, positions=64):
     """A run of 12 steps."""
     words = f"""{ESPALIER} train gpt --num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 64
-        --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 4 --lr {rate} --lr-decay-style constant
+        --max-position-embeddings {positions} --micro-batch-size 2 --global-batch-size 4 --lr {rate} --lr-decay-style constant
         --split 100,0,0 --eval-iters 0 --num-threads 1 --train-iters 12 --save-interval {save_interval} --save {folder}
         --data-path {ROOT}/tests/data/owt-20_text_document --vocab-file {TINY}/vocab.json
         --merge-file {TINY}/merges.txt --tokenizer-type GPT2BPETokenizer""".split()

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "base/hash.h"
 #include "retrieval/index_folder.h"
 
 namespace espalier::retrieval::internal {
@@ -14,6 +17,11 @@ class ShardRows {
   explicit ShardRows(const IndexFacts& index) : dimension_(index.dimension) {
     for (const Shard& shard : index.shards) {
       files_.emplace_back(shard, index.dimension);
+      // Rows are read here and there, so that nobody computes their checksum; a shard of another index is told anyway.
+      if (const std::string stored = files_.back().stored_checksum(); stored != hex64(shard.checksum))
+        throw UserError(concat("'", shard.path.string(), "' says that its checksum is ", stored, ", index.json says ",
+                               hex64(shard.checksum), ": the shard belongs to another index"),
+                        ExitCode::kBadData);
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.rows);
     }
   }

@@ -8,6 +8,7 @@
 #include <faiss/IndexPreTransform.h>
 #include <faiss/IndexScalarQuantizer.h>
 #include <faiss/VectorTransform.h>
+#include <faiss/impl/io.h>
 #include <faiss/index_factory.h>
 #include <faiss/index_io.h>
 #include <faiss/invlists/OnDiskInvertedLists.h>
@@ -35,6 +36,9 @@ namespace {
 // Rows that one thread takes at once. Which library function multiplies, and how it rounds, depends on the number of
 // rows: so that is fixed.
 constexpr int64_t kSliceRows = 1024;
+
+// More is a mistake: of links as many as that for each list are reserved, and a rotation is a matrix.
+constexpr int kMostDimensions = 1 << 16, kMostLinks = 1024;
 
 // Runs `work`, and says why where it throws.
 template <class Work>
@@ -125,7 +129,13 @@ Parts parts_of(faiss::Index& whole) {
         parts.opq = static_cast<faiss::OPQMatrix*>(step);
       else if (!rotates)
         throw std::runtime_error("it transforms vectors by something else than OPQ or RR");
+      if (step->d_out > kMostDimensions)
+        throw std::runtime_error("it rotates vectors into " + std::to_string(step->d_out) + " dimensions; " +
+                                 std::to_string(kMostDimensions) + " are the most");
     }
+    if (parts.opq != nullptr && parts.opq->d_out % parts.opq->M != 0)
+      throw std::runtime_error("the number after OPQ, " + std::to_string(parts.opq->M) + ", does not divide the " +
+                               std::to_string(parts.opq->d_out) + " dimensions that it rotates vectors into");
     parts.codes = transformed->index;
   }
   if (auto* const flat = exactly<faiss::IndexIVFFlat>(parts.codes)) {
@@ -149,6 +159,11 @@ Parts parts_of(faiss::Index& whole) {
     parts.hnsw = exactly<faiss::IndexHNSWFlat>(quantizer);
     const bool is_flat = typeid(*quantizer) == typeid(faiss::IndexFlat) || dynamic_cast<faiss::IndexFlat*>(quantizer);
     if (parts.hnsw == nullptr && !is_flat) throw std::runtime_error("its lists are found by neither Flat nor HNSW");
+    if (parts.hnsw != nullptr) {
+      const auto& ends = parts.hnsw->hnsw.cum_nneighbor_per_level;  // of one link there are no levels
+      if (ends.size() < 3 || ends[2] - ends[1] > kMostLinks)
+        throw std::runtime_error("an HNSW has 2 to " + std::to_string(kMostLinks) + " links of each list");
+    }
   }
   return parts;
 }
@@ -260,8 +275,22 @@ bool open(const char* path, bool maps, FaissIndex** index, char* error, size_t e
   });
 }
 
-bool write(const FaissIndex& index, const char* path, char* error, size_t error_bytes) {
-  return guarded(error, error_bytes, [&] { faiss::write_index(index.whole.get(), path); });
+class SinkWriter : public faiss::IOWriter {
+ public:
+  explicit SinkWriter(const ByteSink& sink) : sink_(sink) {}
+  size_t operator()(const void* bytes, size_t size, size_t count) override {
+    return sink_.take(sink_.context, bytes, size * count) ? count : 0;
+  }
+
+ private:
+  ByteSink sink_;
+};
+
+bool write(const FaissIndex& index, const ByteSink& sink, char* error, size_t error_bytes) {
+  return guarded(error, error_bytes, [&] {
+    SinkWriter writer(sink);
+    faiss::write_index(index.whole.get(), &writer);
+  });
 }
 
 void shape(const FaissIndex& index, IndexShape& shape, int64_t& num_rows) {
