@@ -331,7 +331,8 @@ void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {
     return;
   }
   if (fs::exists(folder / "report.json", error) && !overwrite)
-    problems.add(folder.string(), " holds a finished curation; --overwrite replaces it");
+    problems.add(folder.string(),
+                 " holds a finished curation of another recipe, or of other inputs; --overwrite replaces it");
 }
 
 MixResult make_mix(Recipe& recipe, bool overwrite) {

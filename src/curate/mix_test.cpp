@@ -412,7 +412,7 @@ TEST(CurateMix, IsMadeOnceOnly) {
   EXPECT_FALSE(is_finished(recipe));
   check_folder(recipe, false, problems);
   ASSERT_EQ(problems.messages().size(), 1u);
-  EXPECT_NE(problems.messages()[0].find("holds a finished curation; --overwrite replaces it"), std::string::npos);
+  EXPECT_NE(problems.messages()[0].find("holds a finished curation of another recipe"), std::string::npos);
 }
 
 // Files that no curation has made, under names that this one needs.
