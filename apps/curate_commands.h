@@ -10,6 +10,9 @@
 
 namespace espalier {
 
+// Records that are not documents, and bytes that are not UTF-8.
+void warn_of_input(const curate::InputTally& input);
+
 int curate_run_main(const std::vector<std::string>& arguments);
 int curate_step_main(const std::vector<std::string>& arguments);
 int curate_why_main(const std::vector<std::string>& arguments);

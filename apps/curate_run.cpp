@@ -47,6 +47,7 @@ void say_result(const curate::Recipe& recipe, const curate::MixResult& mix, cons
                 bool dry_run) {
   log_info(dry_run ? "of the first " : "", format_count(mix.run.input.num_records), " records, ",
            format_count(mix.run.input.num_documents), " were documents, in ", format_duration(mix.run.seconds));
+  warn_of_input(mix.run.input);
   for (size_t index = 0; index < names.size(); ++index) {
     const curate::StepTally& tally = mix.run.steps[index];
     std::string reasons;

@@ -83,7 +83,8 @@ void check(const StepRequest& request, const curate::InputSource& source, Proble
   std::vector<std::filesystem::path> written;
   for (const std::string& file : {request.output, request.report})
     if (!file.empty()) written.emplace_back(file);
-  if (!request.output.empty() && request.output == request.report)
+  const auto place_of = [](const std::string& file) { return std::filesystem::absolute(file).lexically_normal(); };
+  if (!request.output.empty() && !request.report.empty() && place_of(request.output) == place_of(request.report))
     problems.add("--output and --report name the same file");
   for (const std::string& input : source.files)
     for (const std::filesystem::path& file : written) {
@@ -120,17 +121,24 @@ void say_summary(const std::string& step, const curate::RunResult& result, int64
   log_info(step, ": ", format_count(tally.num_in), " documents in, ", format_count(tally.num_changed), " changed, ",
            format_count(num_written), " written, in ", format_duration(result.seconds));
   for (const auto& [reason, count] : tally.dropped) log_info("  dropped ", format_count(count), ": ", reason);
-  if (result.input.num_malformed > 0) {
-    std::string text = format_counted(result.input.num_malformed, "record") +
-                       (result.input.num_malformed == 1 ? " is not a document:" : " are not documents:");
-    for (const std::string& description : result.input.first_malformed) text += "\n  " + description;
-    const int64_t more = result.input.num_malformed - static_cast<int64_t>(result.input.first_malformed.size());
+  warn_of_input(result.input);
+}
+
+}  // namespace
+
+void warn_of_input(const curate::InputTally& input) {
+  if (input.num_malformed > 0) {
+    std::string text = format_counted(input.num_malformed, "record") +
+                       (input.num_malformed == 1 ? " is not a document:" : " are not documents:");
+    for (const std::string& description : input.first_malformed) text += "\n  " + description;
+    const int64_t more = input.num_malformed - static_cast<int64_t>(input.first_malformed.size());
     if (more > 0) text += concat("\n  and ", format_count(more), " more");
     log_warning(text);
   }
-  if (result.input.num_replaced > 0)
-    log_warning(format_count(result.input.num_replaced), " bytes that are not UTF-8 became U+FFFD");
+  if (input.num_replaced > 0) log_warning(format_count(input.num_replaced), " bytes that are not UTF-8 became U+FFFD");
 }
+
+namespace {
 
 int run_step(const curate::StepKind& kind, const std::vector<std::string>& arguments) {
   StepRequest request;
@@ -148,6 +156,8 @@ int run_step(const curate::StepKind& kind, const std::vector<std::string>& argum
   check(request, plan.sources.front(), problems);
   maker.check(problems);
   problems.raise();
+  if (const std::string repeated = curate::describe_repeated(request.source.files); !repeated.empty())
+    log_warning(repeated);
 
   clean_up_when_interrupted();
   plan.workers = request.workers;

@@ -109,6 +109,14 @@ void fsync_directory(const std::filesystem::path& directory) {
   if (failed) fail("sync", directory);
 }
 
+void sync_file(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail("open", path);
+  const bool failed = ::fsync(descriptor) != 0;
+  ::close(descriptor);
+  if (failed) fail("sync", path);
+}
+
 std::error_code create_folders(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::vector<fs::path> missing;

@@ -21,6 +21,7 @@ std::string read_file(const std::filesystem::path& path);
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 void fsync_directory(const std::filesystem::path& directory);
+void sync_file(const std::filesystem::path& path);  // one that was written and closed
 
 // Creates what is missing of the folders of `path`, so that their names survive a power cut with what is then written
 // into them. Says why not, and throws nothing.
@@ -41,6 +42,8 @@ class MappedFile {
 
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
+  // Gives the memory of what was read back to the system; what is read again comes from the file. Any thread.
+  void release() const;
 
  private:
   const uint8_t* data_ = nullptr;

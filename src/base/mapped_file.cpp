@@ -112,6 +112,11 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<uint8_t*>(data_), size_);
 }
 
+void MappedFile::release() const {
+  if (data_ != nullptr)
+    ::madvise(const_cast<uint8_t*>(data_), size_, MADV_DONTNEED);  // a hint: what fails does no harm
+}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <new>
 
-#include "base/error.h"
 #include "base/file.h"
 
 namespace espalier::curate {
@@ -23,20 +22,22 @@ std::string compress(std::string_view text) {
   return result;
 }
 
-std::string read_compressed(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path);
+UserError damaged(const std::filesystem::path& path) {
+  return UserError(concat("'", path.string(), "' is damaged. Remove its folder, and the same recipe makes it again."),
+                   ExitCode::kBadData);
+}
+
+std::string decompress(std::string_view bytes, const std::filesystem::path& path) {
   const unsigned long long size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
-  const auto damaged = [&] {
-    return UserError(concat("'", path.string(), "' is damaged. Remove its folder, and the same recipe makes it again."),
-                     ExitCode::kBadData);
-  };
-  if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR) throw damaged();
+  if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR) throw damaged(path);
   constexpr unsigned long long kMostOfAByte = 1 << 17;  // a block of 128 KiB takes some bytes
-  if (size > kMostOfAByte * (bytes.size() + 1)) throw damaged();
+  if (size > kMostOfAByte * (bytes.size() + 1)) throw damaged(path);
   std::string text(size, '\0');
   const size_t got = ZSTD_decompress(text.data(), text.size(), bytes.data(), bytes.size());
-  if (ZSTD_isError(got) || got != size) throw damaged();
+  if (ZSTD_isError(got) || got != size) throw damaged(path);
   return text;
 }
+
+std::string read_compressed(const std::filesystem::path& path) { return decompress(read_file(path), path); }
 
 }  // namespace espalier::curate

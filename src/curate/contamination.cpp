@@ -118,14 +118,15 @@ void Contamination::add_task_text(std::string_view text) {
 
 std::map<int64_t, int64_t> Contamination::ngrams_by_length() const { return lengths_; }
 
-void Contamination::keep_rare() {
+void Contamination::keep_rare(std::span<const int64_t> documents_of_ngram) {
   by_hash_.clear();
   first_words_.clear();
   lengths_.clear();
-  std::vector<Ngram> all = std::move(ngrams_);
+  const std::vector<Ngram> all = std::move(ngrams_);
   ngrams_.clear();
-  for (Ngram& ngram : all) {
-    if (ngram.documents >= setting_.most_documents) continue;
+  for (size_t index = 0; index < all.size(); ++index) {
+    if (documents_of_ngram[index] >= setting_.most_documents) continue;
+    const Ngram& ngram = all[index];
     std::vector<std::string> words;
     for (size_t begin = 0; begin <= ngram.words.size();) {
       const size_t end = std::min(ngram.words.find(' ', begin), ngram.words.size());

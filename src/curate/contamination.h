@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -45,9 +46,8 @@ class Contamination {
 
   // The n-grams in a text, each once: what is counted, in how many documents. Any thread.
   std::vector<uint32_t> find(std::string_view text) const;
-  void count(uint32_t ngram) { ++ngrams_[ngram].documents; }
   // Drops those that are in too many documents. After that, only cut() may be called.
-  void keep_rare();
+  void keep_rare(std::span<const int64_t> documents_of_ngram);
 
   // What is left of a text, in order; the text itself where nothing was found. Any thread.
   std::vector<std::string> cut(std::string_view text) const;
@@ -56,7 +56,6 @@ class Contamination {
   struct Ngram {
     std::string words;  // joined by blanks
     int64_t length = 0, characters = 0;
-    int64_t documents = 0;
   };
   struct Match {
     uint32_t ngram = 0;

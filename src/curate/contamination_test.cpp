@@ -82,8 +82,9 @@ TEST(Ngrams, CutsAtTheEndsOfSentencesAndDropsWhatIsLeftOver) {
   EXPECT_EQ(table.cut("red green blue"), (std::vector<std::string>{}));
   EXPECT_EQ(table.cut(""), (std::vector<std::string>{""}));
   EXPECT_EQ(table.find("red green blue red green blue").size(), 1u);
-  for (int document = 0; document < 10; ++document) table.count(0);
-  table.keep_rare();
+  std::vector<int64_t> documents(table.num_ngrams());
+  documents[0] = 10;
+  table.keep_rare(documents);
   EXPECT_EQ(table.cut("red green blue"), (std::vector<std::string>{"red green blue"}));
 }
 

@@ -40,12 +40,14 @@ int64_t number_of_place(const Json& index, const std::string& document) {
   const Json& files = index.at("files");
   for (size_t at = 0; at < files.size(); ++at) {
     if (files[at].at("file") != file) continue;
-    const int64_t number = files[at].at("first_number").get<int64_t>() + *line - 1;
-    if (at + 1 == files.size() || number < files[at + 1].at("first_number")) return number;
-    throw UserError(
-        concat("--document ", document, ": the file had ",
-               files[at + 1].at("first_number").get<int64_t>() - files[at].at("first_number").get<int64_t>(), " lines"),
-        ExitCode::kUsage);
+    const auto first = files[at].at("first_number").get<int64_t>();
+    const std::vector<int64_t> ends = index.at("shard_ends");
+    const int64_t end = at + 1 < files.size() ? files[at + 1].at("first_number").get<int64_t>()
+                        : ends.empty()        ? first
+                                              : ends.back();
+    if (*line <= end - first) return first + *line - 1;
+    throw UserError(concat("--document ", document, ": the file had ", format_counted(end - first, "record")),
+                    ExitCode::kUsage);
   }
   throw UserError(concat("--document ", document, ": no input was called ", file), ExitCode::kUsage);
 }

@@ -18,6 +18,25 @@ namespace espalier::curate {
 namespace {
 constexpr int64_t kInputBlockBytes = int64_t{1} << 20;
 
+// What begins as another format of a source does, which would be read as lines without sense.
+void refuse_misnamed_format(std::string_view head, const std::string& file) {
+  head.remove_prefix(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
+  const auto begins = [&](std::string_view with) {
+    return head.size() >= with.size() && std::equal(with.begin(), with.end(), head.begin(), [](char a, char b) {
+             return a == (b >= 'A' && b <= 'Z' ? b + ('a' - 'A') : b);
+           });
+  };
+  const char* const format = begins("warc/")                               ? "warc"
+                             : begins("<mediawiki")                        ? "mediawiki"
+                             : begins("<!doctype html") || begins("<html") ? "html"
+                                                                           : nullptr;
+  if (format == nullptr) return;
+  throw UserError(concat("'", data::shown_name(file), "' is not JSONL: it begins as files of the format ", format,
+                         " do. Read it with --format ", format, ", in a recipe with format = \"", format,
+                         "\" in a source of its own."),
+                  ExitCode::kBadData);
+}
+
 // Lines of files.
 class LineSource : public SourceReader {
  public:
@@ -29,8 +48,14 @@ class LineSource : public SourceReader {
     const size_t file = file_;
     if (!records_.next(read)) return false;
     file_ = read.file;
-    if (read.first_byte == 0 && source_.format == InputFormat::kJsonl)
-      data::refuse_other_formats(read, source_.files[read.file]);
+    if (read.first_byte == 0) {
+      const std::string& name = source_.files[read.file];
+      data::refuse_byte_order_mark(read.bytes, name);
+      if (source_.format == InputFormat::kJsonl) {
+        data::refuse_other_formats(read, name);
+        refuse_misnamed_format(read.bytes, name);
+      }
+    }
     if (read.file != file || read.first_byte == 0) next_line_ = 1;
     block.bytes = std::move(read.bytes);
     block.records.clear();
@@ -139,6 +164,17 @@ std::unique_ptr<SourceReader> open_source(const InputSource& source) {
   return std::make_unique<FoundRecordSource<MediaWikiReader>>(source);
 }
 
+// Files of text and pages. UTF-16 would become text with a zero in every second place.
+bool is_utf16(std::string_view bytes, std::string& reason) {
+  if (!bytes.starts_with("\xff\xfe") && !bytes.starts_with("\xfe\xff")) return false;
+  reason = "The file is UTF-16: it begins with a byte-order mark; iconv -f UTF-16 -t UTF-8 converts it";
+  return true;
+}
+std::string_view without_mark(std::string_view bytes) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  return bytes.starts_with(kMark) ? bytes.substr(kMark.size()) : bytes;
+}
+
 // By the kind of the source.
 bool read_text(const InputSource& source, std::string_view record, Document& document, std::string& reason,
                int64_t& num_replaced) {
@@ -149,12 +185,16 @@ bool read_text(const InputSource& source, std::string_view record, Document& doc
     case InputFormat::kWarc: return read_warc_record(record, document, reason, num_replaced);
     case InputFormat::kMediaWiki: return read_mediawiki_page(record, document, reason, num_replaced);
     case InputFormat::kHtml:
-      if (!read_html(record, "", page, reason)) return false;
+      if (is_utf16(record, reason) || !read_html(without_mark(record), "", page, reason)) return false;
       document.text = std::move(page.text);
       if (!page.title.empty()) document.metadata.set("title", page.title);
       return true;
     case InputFormat::kLines:
     case InputFormat::kText: break;
+  }
+  if (source.format == InputFormat::kText) {
+    if (is_utf16(record, reason)) return false;
+    record = without_mark(record);
   }
   document.text = text::repair_utf8(record, storage, num_replaced);
   return true;

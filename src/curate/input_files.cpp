@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "base/format.h"
@@ -86,6 +87,19 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns, 
     }
   }
   return files;
+}
+
+std::string describe_repeated(const std::vector<std::string>& files) {
+  std::set<fs::path> seen;
+  std::vector<std::string> repeated;
+  for (const std::string& file : files) {
+    std::error_code error;
+    fs::path path = fs::canonical(file, error);
+    if (!error && !seen.insert(std::move(path)).second) repeated.push_back(file);
+  }
+  if (repeated.empty()) return "";
+  return concat(repeated.front(), repeated.size() == 1 ? "" : concat(" and ", repeated.size() - 1, " more"),
+                repeated.size() == 1 ? " is" : " are", " named more than once, and each record is read as often");
 }
 
 std::vector<std::string> read_manifest(const std::string& manifest, Problems& problems) {

@@ -16,6 +16,9 @@ namespace espalier::curate {
 // _SUCCESS, _temporary, .part-0.crc.
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns, InputFormat format, Problems& problems);
 
+// "a.jsonl is read twice": of files that are named more than once, maybe by different paths. Empty if none is.
+std::string describe_repeated(const std::vector<std::string>& files);
+
 // The files that a list names: a path a line, or a JSON object a line with one under "path" or "file". Paths that are
 // not absolute are relative to the list's folder; "file:" is stripped, and anything not on a disk (s3:) is a problem.
 std::vector<std::string> read_manifest(const std::string& manifest, Problems& problems);

@@ -12,6 +12,7 @@
 #include "base/json_fields.h"
 #include "base/log.h"
 #include "base/pending_file.h"
+#include "base/progress.h"
 #include "curate/fates.h"
 #include "curate/file_lock.h"
 #include "data/preprocess.h"
@@ -23,6 +24,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostGroups = 1000;
 constexpr const char* kFinishLock = "work.lock";  // beside the work folder: held by who begins or ends it
+
+// What the work of this recipe is known by. The number is that of the format of what lies there.
+std::string work_mark(const Recipe& recipe) { return recipe.fingerprint() + " work 2"; }
 
 fs::path work_folder(const Recipe& recipe) { return fs::path(recipe.output.folder) / "work"; }
 
@@ -150,7 +154,8 @@ void tokenize(const Recipe& recipe, const fs::path& folder, std::vector<GroupTal
 void write_documents(const RunPlan& plan, const RunResult& result, Groups& groups, const fs::path& fates_folder) {
   const std::vector<ShardStore> stores = open_shards(plan);
   FateWriter fates(fates_folder);
-  for (int64_t shard = 0; shard < result.num_shards; ++shard) {
+  Progress progress("write", result.num_shards, Progress::Unit::kItems, "shards");
+  for (int64_t shard = 0; shard < result.num_shards; ++shard, progress.advance(1)) {
     std::string lines;
     for (const ShardStore& store : stores) lines += store.read_fates(shard);
     ShardDocuments documents = stores.back().documents(shard);
@@ -160,6 +165,7 @@ void write_documents(const RunPlan& plan, const RunResult& result, Groups& group
     }
     fates.write_shard(lines, stores.back().summary(shard).next_number);
   }
+  progress.finish();
   groups.finish();
   fates.finish(plan, result, groups.tallies());
 }
@@ -222,12 +228,12 @@ namespace {
 // others, with whom it would have shared the work, are done with it.
 std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
   const fs::path folder = recipe.output.folder, work = work_folder(recipe);
-  const std::string fingerprint = recipe.fingerprint();
+  const std::string mark = work_mark(recipe);
   fs::create_directories(folder);
   const bool joins = fs::exists(work / "recipe");
   const FileLock beginning = FileLock::take(folder / kFinishLock);
   if (is_finished(recipe) && (joins || !overwrite)) return std::nullopt;
-  if (!fs::exists(work / "recipe") || read_file(work / "recipe") != fingerprint) {
+  if (!fs::exists(work / "recipe") || read_file(work / "recipe") != mark) {
     // It is of another recipe, or its removal was interrupted by a kill.
     if (fs::exists(work) && !FileLock::try_take(work / "processes"))
       throw UserError(concat("another process works at another recipe in '", folder.string(),
@@ -235,7 +241,7 @@ std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
                       ExitCode::kCannotCreate);
     fs::remove_all(work);
     fs::create_directories(work);
-    write_file_atomically(work / "recipe", fingerprint);
+    write_file_atomically(work / "recipe", mark);
   }
   std::optional<FileLock> at_work = FileLock::try_take(work / "processes", FileLock::Kind::kShared);
   ESPALIER_CHECK(at_work.has_value(), "it is taken alone only by one that begins");
@@ -318,14 +324,15 @@ void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {
   }
   check_strangers(recipe, work, problems);
   if (fs::exists(work / "recipe", error)) {
-    if (read_file(work / "recipe") != recipe.fingerprint() && !overwrite)
+    if (read_file(work / "recipe") != work_mark(recipe) && !overwrite)
       problems.add(work.string(),
                    " holds the work of another recipe, or of other inputs. Continue with those, or start over ",
                    "with --overwrite.");
     return;
   }
   if (fs::exists(folder / "report.json", error) && !overwrite)
-    problems.add(folder.string(), " holds a finished curation; --overwrite replaces it");
+    problems.add(folder.string(),
+                 " holds a finished curation of another recipe, or of other inputs; --overwrite replaces it");
 }
 
 MixResult make_mix(Recipe& recipe, bool overwrite) {

@@ -412,7 +412,7 @@ TEST(CurateMix, IsMadeOnceOnly) {
   EXPECT_FALSE(is_finished(recipe));
   check_folder(recipe, false, problems);
   ASSERT_EQ(problems.messages().size(), 1u);
-  EXPECT_NE(problems.messages()[0].find("holds a finished curation; --overwrite replaces it"), std::string::npos);
+  EXPECT_NE(problems.messages()[0].find("holds a finished curation of another recipe"), std::string::npos);
 }
 
 // Files that no curation has made, under names that this one needs.
@@ -502,6 +502,19 @@ TEST(CurateMix, ListsAllProblemsOfARecipe) {
         std::string("name = \"oscr\": no such step; did you mean oscar?"),
         std::string("--least 10 is more than --most 5")})
     EXPECT_NE(problems.find(part), std::string::npos) << part << "\n" << problems;
+  write_text(folder / "in.jsonl", "{\"text\": \"a quiz of at least eight words for the step\"}\n");
+  write_text(file, concat("[output]\nfolder = \"x\"\n[[source]]\nname = \"a\"\nfiles = [\"", folder / "in.jsonl",
+                          "\", \"", folder / "*.jsonl", "\"]\n[[step]]\nname = \"ngrams\"\nagainst = [\"q=",
+                          folder / "in.jsonl", "\"]\n[[step]]\nname = \"exact\"\n"));
+  EXPECT_NE(mix_problems(file).find("the step ngrams may cut documents into pieces"), std::string::npos)
+      << mix_problems(file);
+  std::string content = test::read_text(file);
+  content.resize(content.find("[[step]]"));
+  write_text(file, content);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(mix_problems(file), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            concat("warning: ", folder / "in.jsonl", " is named more than once, and each record is read as often\n"));
   write_text(file, "a = [");
   EXPECT_NE(mix_problems(file).find(":1: not TOML"), std::string::npos);
   EXPECT_NE(mix_problems(folder / "none").find("none"), std::string::npos);

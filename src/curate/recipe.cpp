@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/thread_pool.h"
 #include "base/toml_rows.h"
 #include "curate/file_version.h"
@@ -30,6 +31,14 @@ class RecipeReader {
     read_run(table);
     read_list(table, "source", [this](const toml::table& source) { read_source(source); });
     read_list(table, "step", [this](const toml::table& step) { read_step(step); });
+    if (problems_.empty())
+      if (const std::string problem = order_problem(recipe_.steps); !problem.empty())
+        problems_.add(recipe_.file, ": ", problem);
+    std::vector<std::string> files;
+    for (const InputSource& source : recipe_.sources)
+      files.insert(files.end(), source.files.begin(), source.files.end());
+    if (const std::string repeated = describe_repeated(files); problems_.empty() && !repeated.empty())
+      log_warning(repeated);
     if (recipe_.sources.empty() && problems_.empty())
       problems_.add(recipe_.file, ": there is no [[source]] with files");
     return std::move(recipe_);

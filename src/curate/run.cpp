@@ -11,6 +11,7 @@
 #include "base/pending_tree.h"
 #include "base/progress.h"
 #include "curate/ordered_map.h"
+#include "curate/pass_work.h"
 #include "curate/shard_store.h"
 #include "curate/stage.h"
 
@@ -46,12 +47,14 @@ class Run {
     result_.steps.resize(steps_.size());
     result_.facts.resize(steps_.size());
     ranges_ = cut(steps_);
+    if (const std::string problem = order_problem(plan.steps); !problem.empty())
+      throw UserError(problem, ExitCode::kUsage);
   }
 
   RunResult operator()() {
     const auto start = std::chrono::steady_clock::now();
     if (plan_.keeps_work) {
-      join_processes();
+      fs::create_directories(plan_.work_folder);
     } else if (ranges_.size() > 1) {
       remove_leftovers();
       temporary_.emplace(plan_.work_folder);
@@ -69,38 +72,16 @@ class Run {
   }
 
  private:
-  // What a run that is not to be resumed left when it was killed.
+  // What a run that is not to be resumed has left: of this one at its end, or of one that was killed.
   void remove_leftovers() {
     for (size_t stage = 0; stage < ranges_.size(); ++stage) fs::remove_all(folder(concat("stage-", stage)));
-    remove_passes("");
+    for (size_t step = 0; step < steps_.size(); ++step) fs::remove_all(pass_folder(static_cast<int>(step)));
   }
-  // Shows by a lock that this process works here, and clears up after those that no longer do.
-  void join_processes() {
-    fs::create_directories(plan_.work_folder);
-    lock_file_ = folder("process-" + process_name() + ".lock");
-    lock_ = FileLock::take(lock_file_);
-    for (const fs::directory_entry& entry : fs::directory_iterator(plan_.work_folder)) {
-      const std::string name = entry.path().filename();
-      if (!name.starts_with("process-") || entry.path() == lock_file_ || !FileLock::try_take(entry.path())) continue;
-      remove_passes(name.substr(7, name.size() - 7 - 5));
-      fs::remove(entry.path());
-    }
-  }
-  // What only this process needed: passes' folders, and the stages where nothing is to be resumed. Whatever else is in
-  // the folder is somebody else's.
+  // Whatever else is in the folder is somebody else's.
   void remove_temporary() {
     passes_.clear();
-    remove_passes(process_name());
-    if (lock_) fs::remove(lock_file_);
     if (!plan_.keeps_work) remove_leftovers();
     temporary_.reset();
-  }
-  void remove_passes(const std::string& end) {
-    std::error_code none;
-    for (const fs::directory_entry& entry : fs::directory_iterator(plan_.work_folder, none)) {
-      const std::string name = entry.path().filename();
-      if (name.starts_with("pass-") && name.ends_with(end)) fs::remove_all(entry.path());
-    }
   }
 
   bool is_last(size_t stage) const { return stage + 1 == ranges_.size(); }
@@ -108,7 +89,9 @@ class Run {
 
   void run_stage(size_t index) {
     const StageRange& range = ranges_[index];
-    if (range.digests) make_pass(*range.digests);
+    if (range.digests)
+      passes_[static_cast<size_t>(*range.digests)] =
+          plan_.steps[static_cast<size_t>(*range.digests)].maker->make_pass();
     const Pass* const decides = index == 0 ? nullptr : passes_[static_cast<size_t>(range.first_step)].get();
     std::vector<const Step*> steps;
     for (int step = range.first_step + (decides != nullptr); step < range.end_step; ++step)
@@ -118,7 +101,8 @@ class Run {
     if (is_last(index) && !plan_.keeps_work) {
       go_through(index, stage, nullptr);
     } else {
-      store_ = std::make_unique<ShardStore>(folder(concat("stage-", index)), stage.num_steps());
+      store_ = std::make_unique<ShardStore>(folder(concat("stage-", index)), stage.num_steps(),
+                                            stage.digests() == nullptr ? 0 : stage.digests()->num_parts());
       go_through(index, stage, store_.get());
       for (int64_t shard = 0; shard < result_.num_shards; ++shard) {
         const ShardSummary summary = store_->summary(shard);
@@ -141,30 +125,23 @@ class Run {
                     ExitCode::kBadData);
   }
 
-  static std::string pass_name(int step) { return concat("pass-", step, "-", process_name()); }
-
-  // A folder of this process, since each makes the pass for itself.
-  void make_pass(int step) {
-    const fs::path space = folder(pass_name(step));
-    fs::remove_all(space);
-    fs::create_directories(space);
-    passes_[static_cast<size_t>(step)] =
-        plan_.steps[static_cast<size_t>(step)].maker->make_pass({space, plan_.memory_bytes});
-  }
+  fs::path pass_folder(int step) const { return folder(concat("pass-", step)); }
 
   void finish_pass(int step) {
     Pass& pass = *passes_[static_cast<size_t>(step)];
-    for (int64_t shard = 0; shard < result_.num_shards; ++shard) store_->feed(shard, pass);
-    pass.finish();
+    PassWork work(pass_folder(step), plan_.steps[static_cast<size_t>(step)].name, plan_.workers, plan_.memory_bytes);
+    pass.open(work.make(pass, [&](int64_t part, PassPart& into) {
+      for (int64_t shard = 0; shard < result_.num_shards; ++shard) store_->feed(shard, part, into);
+    }));
     result_.facts[static_cast<size_t>(step)] = pass.facts();
   }
 
   // Nobody asks it again: its files need not stay mapped.
   void end_pass(int step) {
     std::unique_ptr<Pass>& pass = passes_[static_cast<size_t>(step)];
-    doubt(step, pass->doubt());
+    if (result_.steps[static_cast<size_t>(step)].num_in > 0) doubt(step, pass->doubt());
     pass.reset();
-    fs::remove_all(folder(pass_name(step)));
+    if (!plan_.keeps_work) fs::remove_all(pass_folder(step));
   }
 
   void doubt(int step, const std::string& text) const {
@@ -345,8 +322,6 @@ class Run {
   RunResult result_;
   int64_t num_documents_ = 0, num_kept_ = 0;
   LanguageTally languages_;
-  fs::path lock_file_;
-  std::optional<FileLock> lock_;
   std::optional<PendingTree> temporary_;  // the work folder, where nothing is to be resumed
   // Of the input while it is read.
   int64_t next_shard_ = 0, bytes_of_shard_ = 0;
@@ -366,6 +341,18 @@ std::vector<ShardStore> open_shards(const RunPlan& plan) {
     stores.emplace_back(plan.work_folder / concat("stage-", stores.size()),
                         static_cast<size_t>(range.end_step - range.first_step));
   return stores;
+}
+
+std::string order_problem(const std::vector<PlannedStep>& steps) {
+  const PlannedStep* splits = nullptr;
+  for (const PlannedStep& step : steps) {
+    if (splits != nullptr && step.maker->make_pass() != nullptr)
+      return concat("the step ", splits->name, " may cut documents into pieces, and ", step.name,
+                    ", which has to see all documents first, comes after it; put ", step.name, " before ",
+                    splits->name);
+    if (step.maker->may_split()) splits = &step;
+  }
+  return "";
 }
 
 RunResult run(const RunPlan& plan, const DocumentTaker& take) { return Run(plan, take)(); }

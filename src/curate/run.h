@@ -3,8 +3,8 @@
 // Steps that see all documents first (Pass) cut the sequence into stages; between two stages, documents wait on disk.
 // With a work folder that stays, every stage leaves its shards there (shard_store.h): a resumed run makes those that
 // are not complete, and several processes that run the same plan, on one machine or on several, share them among
-// themselves. Each of them reads all of the input and makes each pass for itself. The outputs are the same for any
-// number of workers, processes and kills.
+// themselves, and the parts of the passes (pass_work.h) as well. Each of them reads all of the input. The outputs are
+// the same for any number of workers, processes and kills.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +57,9 @@ struct RunResult {
 // Takes the documents that come through, in order; where the work is kept, it may be empty: they lie in the shards of
 // the last stage.
 using DocumentTaker = std::function<void(Document&&)>;
+
+// What is wrong with the order of the steps: a pass after one that may split. Empty if nothing is.
+std::string order_problem(const std::vector<PlannedStep>& steps);
 
 RunResult run(const RunPlan& plan, const DocumentTaker& take);
 

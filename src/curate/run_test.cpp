@@ -31,21 +31,55 @@ class LetterMaker : public StepMaker {
   char letter_;
 };
 
-// Keeps the first of equal texts.
-class FirstPass : public Pass {
+size_t part_of(const std::string& text) { return text.size() % 3; }
+
+// The first of equal texts among those of its part.
+class FirstPart : public PassPart {
  public:
-  std::string digest(const Document& document) const override { return document.text; }
+  FirstPart(size_t part, const PassSpace& space) : part_(part), file_(space.folder / "first") {
+    EXPECT_TRUE(std::filesystem::is_empty(space.folder));
+  }
   void add(int64_t number, std::string_view digest) override {
     EXPECT_GT(number, last_);
+    EXPECT_EQ(part_of(std::string(digest)), part_);
     last_ = number;
     first_.emplace(digest, number);
   }
   void finish() override {
-    EXPECT_FALSE(finished_);
-    finished_ = true;
+    std::string lines;
+    for (const auto& [text, number] : first_) lines += concat(number, " ", text, "\n");
+    write_text(file_, lines);
+  }
+
+ private:
+  size_t part_;
+  std::filesystem::path file_;
+  std::map<std::string, int64_t, std::less<>> first_;
+  int64_t last_ = -1;
+};
+
+// Keeps the first of equal texts.
+class FirstPass : public Pass {
+ public:
+  int64_t num_parts() const override { return 3; }
+  void digest(const Document& document, Digests& digests) const override {
+    digests.add(part_of(document.text), document.number, document.text);
+  }
+  std::unique_ptr<PassPart> make_part(int64_t part, const PassSpace& space) const override {
+    return std::make_unique<FirstPart>(static_cast<size_t>(part), space);
+  }
+  void join(const std::vector<std::filesystem::path>& parts, const PassSpace& space) const override {
+    std::string lines;
+    for (const std::filesystem::path& part : parts) lines += test::read_text(part / "first");
+    EXPECT_TRUE(std::filesystem::is_empty(space.folder));
+    write_text(space.folder / "all", lines);
+  }
+  void open(const std::filesystem::path& folder) override {
+    std::ifstream file(folder / "all");
+    for (std::string line; std::getline(file, line);)
+      EXPECT_TRUE(first_.emplace(line.substr(line.find(' ') + 1), std::stoll(line)).second);
   }
   Fate decide(Document& document) const override {
-    EXPECT_TRUE(finished_);
     const int64_t first = first_.at(document.text);
     return first == document.number ? Fate::kept() : Fate::dropped("duplicate", {}, static_cast<double>(first));
   }
@@ -53,15 +87,10 @@ class FirstPass : public Pass {
 
  private:
   std::map<std::string, int64_t, std::less<>> first_;
-  int64_t last_ = -1;
-  bool finished_ = false;
 };
 class FirstMaker : public StepMaker {
  public:
-  std::unique_ptr<Pass> make_pass(const PassSpace& space) const override {
-    EXPECT_TRUE(std::filesystem::is_empty(space.folder));
-    return std::make_unique<FirstPass>();
-  }
+  std::unique_ptr<Pass> make_pass() const override { return std::make_unique<FirstPass>(); }
 };
 
 // Cuts every text into its letters.
@@ -77,6 +106,7 @@ class SplitStep : public Step {
 class SplitMaker : public StepMaker {
  public:
   std::unique_ptr<Step> make_step() const override { return std::make_unique<SplitStep>(); }
+  bool may_split() const override { return true; }
 };
 
 struct Outcome {

@@ -1,7 +1,6 @@
 #include "curate/shard_store.h"
 
 #include <charconv>
-#include <cstring>
 
 #include "base/file.h"
 #include "base/format.h"
@@ -14,11 +13,15 @@ namespace {
 
 constexpr char kTextKey[] = "espalier:text";  // not a key of a record
 
-void append_digest(int64_t number, std::string_view digest, std::string& bytes) {
-  const uint64_t size = digest.size();
-  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
-  bytes.append(reinterpret_cast<const char*>(&size), sizeof size);
-  bytes.append(digest);
+// Each part compressed for itself, behind the places where they end.
+std::string pack(const Digests& digests) {
+  std::string ends, frames;
+  for (size_t part = 0; part < digests.num_parts(); ++part) {
+    frames += compress(digests.bytes(part));
+    const auto end = static_cast<int64_t>(digests.num_parts() * sizeof(int64_t) + frames.size());
+    ends.append(reinterpret_cast<const char*>(&end), sizeof end);
+  }
+  return ends + frames;
 }
 
 ShardSummary shard_summary_of(const nlohmann::ordered_json& json) {
@@ -58,8 +61,8 @@ bool ShardDocuments::next(Document& document) {
   return true;
 }
 
-ShardStore::ShardStore(std::filesystem::path folder, size_t num_steps)
-    : folder_(std::move(folder)), num_steps_(num_steps) {
+ShardStore::ShardStore(std::filesystem::path folder, size_t num_steps, int64_t num_parts)
+    : folder_(std::move(folder)), num_steps_(num_steps), digests_(static_cast<size_t>(num_parts)) {
   std::filesystem::create_directories(folder_);
   pending_.tallies.resize(num_steps_);
 }
@@ -91,17 +94,20 @@ std::filesystem::path ShardStore::path_of(int64_t shard, const char* kind) const
 
 ShardDocuments ShardStore::documents(int64_t shard) const { return ShardDocuments(path_of(shard, ".documents.zst")); }
 
-void ShardStore::feed(int64_t shard, Pass& pass) const {
-  const std::string bytes = read_compressed(path_of(shard, ".digests.zst"));
-  for (size_t at = 0; at < bytes.size();) {
-    int64_t number = 0;
-    uint64_t size = 0;
-    std::memcpy(&number, bytes.data() + at, sizeof number);
-    std::memcpy(&size, bytes.data() + at + sizeof number, sizeof size);
-    at += sizeof number + sizeof size;
-    pass.add(number, std::string_view(bytes).substr(at, size));
-    at += size;
-  }
+void ShardStore::feed(int64_t shard, int64_t part, PassPart& into) const {
+  const std::filesystem::path path = path_of(shard, ".digests");
+  const InputFile file(path);
+  int64_t ends[2] = {static_cast<int64_t>(digests_.num_parts() * sizeof(int64_t)), 0};
+  constexpr auto kEndBytes = static_cast<int64_t>(sizeof(int64_t));
+  if (part == 0)
+    file.read_at(&ends[1], sizeof ends[1], 0);
+  else
+    file.read_at(ends, sizeof ends, (part - 1) * kEndBytes);
+  if (ends[0] < 0 || ends[1] < ends[0] || ends[1] > file.size_bytes()) throw damaged(path);
+  std::string frame(static_cast<size_t>(ends[1] - ends[0]), '\0');
+  file.read_at(frame.data(), frame.size(), ends[0]);
+  Digests::for_each(decompress(frame, path),
+                    [&](int64_t number, std::string_view digest) { into.add(number, digest); });
 }
 
 std::string ShardStore::read_fates(int64_t shard) const { return read_compressed(path_of(shard, ".fates.zst")); }
@@ -111,13 +117,12 @@ void ShardStore::add(BlockResult&& block) {
   pending_.next_number = block.next_number;
   pending_.input.add(block.input);
   for (size_t step = 0; step < num_steps_; ++step) pending_.tallies[step].add(block.tallies[step]);
-  for (size_t index = 0; index < block.documents.size(); ++index) {
-    const Document& document = block.documents[index];
+  for (const Document& document : block.documents) {
     documents_ += concat(document.number, " ");
     append_json(document, kTextKey, documents_);
     documents_ += '\n';
-    if (!block.digests.empty()) append_digest(document.number, block.digests[index], digests_);
   }
+  digests_.append(block.digests);
   for (const FateRecord& fate : block.fates) fates_ += to_line(fate);
 }
 
@@ -128,10 +133,10 @@ void ShardStore::finish_shard(int64_t shard, const std::string& input_hash) {
                                           {"input_hash", input_hash},
                                           {"input", to_json(pending_.input)},
                                           {"steps", steps}};
-  PendingFile documents(path_of(shard, ".documents.zst")), digests(path_of(shard, ".digests.zst")),
+  PendingFile documents(path_of(shard, ".documents.zst")), digests(path_of(shard, ".digests")),
       fates(path_of(shard, ".fates.zst")), complete(path_of(shard, ".json"));
   write_synced(documents, compress(documents_));
-  write_synced(digests, compress(digests_));
+  write_synced(digests, pack(digests_));
   write_synced(fates, compress(fates_));
   write_synced(complete, summary.dump() + "\n");
   move_into_place({&documents, &digests, &fates, &complete});
@@ -139,7 +144,7 @@ void ShardStore::finish_shard(int64_t shard, const std::string& input_hash) {
   pending_.tallies.resize(num_steps_);
   has_pending_ = false;
   documents_.clear();
-  digests_.clear();
+  digests_ = Digests(digests_.num_parts());
   fates_.clear();
 }
 

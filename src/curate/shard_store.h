@@ -44,7 +44,8 @@ class ShardDocuments {
 
 class ShardStore {
  public:
-  ShardStore(std::filesystem::path folder, size_t num_steps);
+  // `num_parts`: of the pass that the stage ends with, if there is one.
+  ShardStore(std::filesystem::path folder, size_t num_steps, int64_t num_parts = 0);
 
   bool is_complete(int64_t shard) const;
   int64_t num_incomplete(int64_t num_shards) const;
@@ -52,8 +53,8 @@ class ShardStore {
   std::optional<FileLock> claim(int64_t shard) const;
   ShardSummary summary(int64_t shard) const;  // of a complete one, as are the next
   ShardDocuments documents(int64_t shard) const;
-  // Calls add(number, digest) for each document, in order.
-  void feed(int64_t shard, Pass& pass) const;
+  // Calls add(number, digest) for each digest of that part, in order. Any thread.
+  void feed(int64_t shard, int64_t part, PassPart& into) const;
   std::string read_fates(int64_t shard) const;  // the lines
 
   // Blocks of a shard that was claimed, in order, and then the shard.
@@ -68,7 +69,8 @@ class ShardStore {
   size_t num_steps_;
   bool has_pending_ = false;
   ShardSummary pending_;
-  std::string documents_, digests_, fates_;
+  std::string documents_, fates_;
+  Digests digests_;
 };
 
 // A line of a fates file, with its end.

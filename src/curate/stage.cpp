@@ -26,12 +26,7 @@ void Stage::process(Document&& document, size_t step, BlockResult& result) const
       return;
     }
     if (fate.kind == Fate::Kind::kSplit) {
-      // Pieces share a number, by which a pass knows its documents.
-      if (digests_ != nullptr)
-        throw UserError(concat("step ", first_step_ + static_cast<int>(step) + 1,
-                               " of the recipe cuts documents into pieces; put it after the steps that must see all ",
-                               "documents first (for duplicates, for example)"),
-                        ExitCode::kUsage);
+      ESPALIER_CHECK(digests_ == nullptr, "run() refuses a pass after a step that splits");
       tally.note_change(document.number, before, fate.pieces.empty() ? "" : fate.pieces.front().text);
       for (Document& piece : fate.pieces) {
         ++tally.num_out;
@@ -45,14 +40,20 @@ void Stage::process(Document&& document, size_t step, BlockResult& result) const
     tally.bytes_out += static_cast<int64_t>(document.text.size());
   }
   result.languages.note(document, /*kept=*/true);
-  if (digests_ != nullptr) result.digests.push_back(digests_->digest(document));
+  if (digests_ != nullptr) digests_->digest(document, result.digests);
   result.text_bytes += static_cast<int64_t>(document.text.size());
   result.documents.push_back(std::move(document));
 }
 
-BlockResult Stage::process(const std::vector<InputSource>& sources, const RawBlock& block) const {
+BlockResult Stage::empty_result() const {
   BlockResult result;
   result.tallies.resize(num_steps());
+  if (digests_ != nullptr) result.digests = Digests(static_cast<size_t>(digests_->num_parts()));
+  return result;
+}
+
+BlockResult Stage::process(const std::vector<InputSource>& sources, const RawBlock& block) const {
+  BlockResult result = empty_result();
   result.input_bytes = block.input_bytes;
   result.next_number = block.first_number + static_cast<int64_t>(block.records.size());
   result.input.num_records = static_cast<int64_t>(block.records.size());
@@ -77,8 +78,7 @@ BlockResult Stage::process(const std::vector<InputSource>& sources, const RawBlo
 }
 
 BlockResult Stage::process(std::vector<Document> documents, int64_t next_number) const {
-  BlockResult result;
-  result.tallies.resize(num_steps());
+  BlockResult result = empty_result();
   result.next_number = next_number;
   for (Document& document : documents) process(std::move(document), 0, result);
   return result;

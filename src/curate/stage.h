@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "curate/digests.h"
 #include "curate/input.h"
 #include "curate/step.h"
 #include "curate/tally.h"
@@ -24,7 +25,7 @@ struct BlockResult {
   int64_t input_bytes = 0, text_bytes = 0;
   int64_t next_number = 0;  // after the block
   std::vector<Document> documents;
-  std::vector<std::string> digests;  // of each document, where the stage ends with a pass
+  Digests digests;  // of the documents, where the stage ends with a pass
   std::vector<FateRecord> fates;
   InputTally input;
   LanguageTally languages;
@@ -47,6 +48,7 @@ class Stage {
   BlockResult process(std::vector<Document> documents, int64_t next_number) const;
 
  private:
+  BlockResult empty_result() const;
   void process(Document&& document, size_t step, BlockResult& result) const;
 
   int first_step_;

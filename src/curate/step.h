@@ -29,6 +29,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "curate/digests.h"
 #include "curate/document.h"
 #include "curate/judge.h"
 
@@ -70,27 +71,45 @@ class JudgedStep : public Step {
   virtual void judge(const Document& document, Judge& judge) const = 0;
 };
 
-// Where a pass may put what does not fit into memory: a folder of its own, empty at first, removed afterwards.
+// Where a part of a pass works: a folder of its own, empty at first, which stays with what is in it.
 struct PassSpace {
   std::filesystem::path folder;
   int64_t memory_bytes = int64_t{1} << 30;
 };
 
-// Sees every document twice: for digest() and add(), and, after finish(), for decide().
+// What a pass learns from one part of the digests. One thread.
+class PassPart {
+ public:
+  virtual ~PassPart() = default;
+  // In the order of the numbers. Documents that went before this step leave gaps.
+  virtual void add(int64_t number, std::string_view digest) = 0;
+  // After the last one. May take long; leaves in its folder what join() or open() reads, and nothing else.
+  virtual void finish() = 0;
+};
+
+// Sees every document twice: for digest(), and for decide() when all are known. Between the two, its parts are made, by
+// any thread of any process, each from all digests of that part; then they are joined.
 class Pass {
  public:
   virtual ~Pass() = default;
-  // What add() has to know of a document: the part of the work that many threads share. Any thread.
-  virtual std::string digest(const Document& document) const = 0;
-  // One thread, in the order of the numbers. Documents that went before this step leave gaps.
-  virtual void add(int64_t number, std::string_view digest) = 0;
-  // After the last one. May take long; spills into the folder of its PassSpace.
-  virtual void finish() = 0;
-  // Any thread, any order, each document that was added once. May change it.
+  virtual int64_t num_parts() const { return 1; }
+  // The part of the work that needs the text. Any thread.
+  virtual void digest(const Document& document, Digests& digests) const = 0;
+  // Any thread. The pass outlives the part.
+  virtual std::unique_ptr<PassPart> make_part(int64_t part, const PassSpace& space) const = 0;
+  // In one process, where there are several parts: leaves in `space.folder` what open() reads, from what they have
+  // left.
+  virtual void join(const std::vector<std::filesystem::path>& parts, const PassSpace& space) const {
+    (void)parts;
+    (void)space;
+  }
+  // In each process. `folder`: what join() has left, or the only part.
+  virtual void open(const std::filesystem::path& folder) = 0;
+  // After open(). Any thread, any order, each document that left a digest once. May change it.
   virtual Fate decide(Document& document) const = 0;
-  // What the report says besides counts: clusters, thresholds, ... After finish().
+  // What the report says besides counts: clusters, thresholds, ... After open().
   virtual nlohmann::ordered_json facts() const { return nlohmann::ordered_json::object(); }
-  virtual std::string doubt() const { return ""; }  // as of a Step, after the last decide()
+  virtual std::string doubt() const { return ""; }  // as of a Step, of a pass that any document reached
 };
 
 // The options of one step of a recipe, and the step that they configure.
@@ -104,10 +123,10 @@ class StepMaker {
   virtual void check(Problems& problems) { (void)problems; }
   // One of the two, after check() found nothing. The maker outlives what it makes.
   virtual std::unique_ptr<Step> make_step() const { return nullptr; }
-  virtual std::unique_ptr<Pass> make_pass(const PassSpace& space) const {
-    (void)space;
-    return nullptr;
-  }
+  virtual std::unique_ptr<Pass> make_pass() const { return nullptr; }
+  // Whether it may cut documents into pieces, which have one number. Passes know documents by their numbers, so they
+  // must come before.
+  virtual bool may_split() const { return false; }
 };
 
 struct StepKind {

@@ -149,6 +149,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"printf 'a\nb\n' >in; espalier curate step length --input in --output out --least 1; code=$?; rm in; "
                 "exit $code",
                 65, "none of the 2 records is a document. The first: in:1: "},
+        Mistake{
+            "echo '{\"text\": \"a\"}' >in; espalier curate step exact --input in --output out --report ./out; code=$?; "
+            "rm in; exit $code",
+            2, "--output and --report name the same file"},
         Mistake{"mkdir -p scratch/mine; espalier curate step exact --input " ESPALIER_SOURCE_FOLDER
                 "/tests/data/owt-20.jsonl --output out.jsonl --temporary-folder scratch; code=$?; rm out.jsonl; "
                 "rmdir scratch/mine scratch; exit $code",

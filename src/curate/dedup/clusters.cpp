@@ -17,15 +17,27 @@ void Clusters::join(uint64_t a, uint64_t b) {
   ++num_pairs_;
 }
 
+std::filesystem::path Clusters::members_file() const { return folder_ / "members"; }
+
+// Not mapped: all of it would be in memory.
+template <class Take>
+void Clusters::for_each_member(Take take) const {
+  constexpr size_t kBuffered = 16384;
+  RecordRun<ClusterMember> run(members_file(), kBuffered);
+  for (ClusterMember member; run.next(member);) take(member);
+}
+
 // Each pair once, into the file; the hash of all.
 uint64_t Clusters::write_pairs(Sorter& pairs) {
-  RecordWriter<Star> writer(folder_ / "stars");
+  RecordWriter<ClusterMember> writer(members_file());
   Hasher hasher;
   std::optional<Pair> last;
+  num_members_ = 0;
   pairs.drain([&](const Pair& pair) {
     if (last && *last == pair) return;
     last = pair;
     writer.add({pair.a, pair.b});
+    ++num_members_;
     hasher.update(&pair, sizeof pair);
   });
   writer.close();
@@ -33,18 +45,14 @@ uint64_t Clusters::write_pairs(Sorter& pairs) {
 }
 
 // Pairs are (larger, smaller). Done when a round changes none: then each node hangs on the least of its component.
-void Clusters::finish() {
+nlohmann::ordered_json Clusters::finish() {
   uint64_t hash = write_pairs(*pairs_);
   for (;;) {
-    ++num_rounds_;
     pairs_ = make_sorter();
-    {
-      RecordRun<Star> run(folder_ / "stars", 16384);
-      for (Star pair; run.next(pair);) {
-        pairs_->add({pair.node, pair.root});
-        pairs_->add({pair.root, pair.node});
-      }
-    }
+    for_each_member([&](const ClusterMember& pair) {
+      pairs_->add({pair.node, pair.root});
+      pairs_->add({pair.root, pair.node});
+    });
     // Large star: of each node, the larger neighbours come to its least neighbour (or to itself, if that is less).
     std::unique_ptr<Sorter> next = make_sorter();
     uint64_t node = ~uint64_t{0}, least = 0;
@@ -71,13 +79,12 @@ void Clusters::finish() {
     if (hash == before) break;
   }
   pairs_.reset();
-  stars_ = SortedRecords<Star>(folder_ / "stars");
-  count_clusters();
+  return count_clusters();
 }
 
-void Clusters::count_clusters() {
+nlohmann::ordered_json Clusters::count_clusters() {
   Sorter by_root(folder_, "roots", memory_bytes_ / 2);
-  for (const Star& star : stars_.all()) by_root.add({star.root, star.node});
+  for_each_member([&](const ClusterMember& member) { by_root.add({member.root, member.node}); });
   struct Cluster {
     int64_t size;
     uint64_t root;
@@ -102,28 +109,25 @@ void Clusters::count_clusters() {
     ++current.size;
   });
   finish_cluster();
-  facts_ = {{"pairs", num_pairs_},
-            {"clusters", num_clusters},
-            {"duplicates", static_cast<int64_t>(stars_.all().size())},
-            {"largest", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json facts = {{"pairs", num_pairs_},
+                                  {"clusters", num_clusters},
+                                  {"duplicates", num_members_},
+                                  {"largest", nlohmann::ordered_json::array()}};
   for (const Cluster& cluster : largest)
-    facts_["largest"].push_back({{"kept", DocumentNodes::number_of(cluster.root)}, {"documents", cluster.size}});
+    facts["largest"].push_back({{"kept", cluster.root}, {"documents", cluster.size}});
+  return facts;
 }
 
-std::optional<uint64_t> Clusters::kept_for(uint64_t node) const {
-  const std::span<const Star> found = stars_.of(node);
+ClusterMembers::ClusterMembers(const std::filesystem::path& folder) : members_(folder / "members") {}
+
+std::optional<uint64_t> ClusterMembers::kept_for(uint64_t node) const {
+  const std::span<const ClusterMember> found = members_.of(node);
   return found.empty() ? std::nullopt : std::optional(found.front().root);
 }
 
-Fate Clusters::decide(const DocumentNodes& nodes, const Document& document) const {
-  std::optional<uint64_t> kept;
-  for (const uint64_t node : nodes.find(document)) {
-    kept = kept_for(node);
-    if (!kept) return Fate::kept();
-  }
-  return kept ? Fate::dropped("duplicate", {}, static_cast<double>(DocumentNodes::number_of(*kept))) : Fate::kept();
+Fate ClusterMembers::decide(const Document& document) const {
+  const std::optional<uint64_t> kept = kept_for(static_cast<uint64_t>(document.number));
+  return kept ? Fate::dropped("duplicate", {}, static_cast<double>(*kept)) : Fate::kept();
 }
-
-nlohmann::ordered_json Clusters::facts() const { return facts_; }
 
 }  // namespace espalier::curate

@@ -7,28 +7,27 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "curate/dedup/document_nodes.h"
 #include "curate/dedup/record_sorter.h"
 #include "curate/dedup/sorted_records.h"
 #include "curate/step.h"
 
 namespace espalier::curate {
 
+// A document that goes, and the one that stays in its place.
+struct ClusterMember {
+  uint64_t node, root;
+};
+
 class Clusters {
  public:
-  // Of the memory of `space`, up to `memory_bytes`.
+  // `memory_bytes`: for each of the two sorters half of it.
   Clusters(const std::filesystem::path& folder, int64_t memory_bytes);
 
   void join(uint64_t a, uint64_t b);
-  void finish();
-
-  // After finish(): the node that stays in place of this one; nothing if this one stays.
-  std::optional<uint64_t> kept_for(uint64_t node) const;
-  // Dropped where all nodes of the document are: "duplicate", with the number of the document that stays.
-  Fate decide(const DocumentNodes& nodes, const Document& document) const;
-  // Pairs, clusters, documents that go, the largest clusters.
-  nlohmann::ordered_json facts() const;
+  // Leaves the members in the folder, and returns the facts: pairs, clusters, documents that go, the largest clusters.
+  nlohmann::ordered_json finish();
 
  private:
   struct Pair {
@@ -37,19 +36,32 @@ class Clusters {
     bool operator==(const Pair&) const = default;
   };
   using Sorter = RecordSorter<Pair>;
-  struct Star {
-    uint64_t node, root;
-  };
 
   std::unique_ptr<Sorter> make_sorter();
+  std::filesystem::path members_file() const;
+  template <class Take>
+  void for_each_member(Take take) const;
   uint64_t write_pairs(Sorter& pairs);
-  void count_clusters();
+  nlohmann::ordered_json count_clusters();
 
   std::filesystem::path folder_;
-  int64_t memory_bytes_, num_pairs_ = 0, num_rounds_ = 0, num_sorters_ = 0;
+  int64_t memory_bytes_, num_pairs_ = 0, num_sorters_ = 0, num_members_ = 0;
   std::unique_ptr<Sorter> pairs_;
-  SortedRecords<Star> stars_;
-  nlohmann::ordered_json facts_;
+};
+
+// What Clusters left in a folder. Any thread.
+class ClusterMembers {
+ public:
+  ClusterMembers() = default;
+  explicit ClusterMembers(const std::filesystem::path& folder);
+
+  // The document that stays in place of this one; nothing if this one stays.
+  std::optional<uint64_t> kept_for(uint64_t node) const;
+  // Dropped as "duplicate", with the number of the document that stays.
+  Fate decide(const Document& document) const;
+
+ private:
+  SortedRecords<ClusterMember> members_;
 };
 
 }  // namespace espalier::curate

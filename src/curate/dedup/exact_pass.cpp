@@ -1,12 +1,14 @@
 // Byte-for-byte repetitions: documents, their URLs, or lines and paragraphs within them.
 //
-// Each has a hash of 128 bits (two texts that differ share one with odds of 10^-18 among 10^10), which is sorted on
-// disk: O(n log n), memory of two sorters' buffers, 40 bytes on disk for each.
+// Each has a hash of 128 bits (two texts that differ share one with odds of 10^-18 among 10^10), and its first bits say
+// in which of 16 parts it is sorted on disk: O(n log n), memory of a sorter's buffer, 40 bytes on disk for each.
 #include <cstring>
 
 #include "base/hash.h"
 #include "curate/dedup/dedup.h"
-#include "curate/dedup/document_nodes.h"
+#include "curate/dedup/pass_facts.h"
+#include "curate/dedup/record_sorter.h"
+#include "curate/dedup/sorted_records.h"
 #include "text/python_text.h"
 
 namespace espalier::curate {
@@ -80,21 +82,71 @@ struct ExactDrop {
   }
 };
 
+constexpr const char* kDrops = "drops";
+constexpr size_t kBuffered = 16384;  // records
+
+// Compares the hashes of its part.
+class ExactPart : public PassPart {
+ public:
+  ExactPart(const ExactConfig& config, const PassSpace& space)
+      : config_(config), folder_(space.folder), entries_(space.folder, "entries", space.memory_bytes) {}
+
+  void add(int64_t number, std::string_view digest) override {
+    ExactEntry entry{0, 0, static_cast<uint64_t>(number), 0};
+    uint64_t words[3];
+    std::memcpy(words, digest.data(), sizeof words);
+    entry.index = words[0];
+    entry.low = words[1];
+    entry.high = words[2];
+    entries_.add(entry);
+  }
+
+  void finish() override {
+    RecordWriter<ExactDrop> drops(folder_ / kDrops);
+    // Of a group of equal entries, those below the configured number wait: one or a few.
+    std::vector<ExactEntry> waiting;
+    int64_t size = 0, num_distinct = 0, num_duplicates = 0;
+    ExactEntry first{};
+    const auto drop = [&](const ExactEntry& entry) {
+      drops.add({entry.node, entry.index, first.node});
+      ++num_duplicates;
+    };
+    entries_.drain([&](const ExactEntry& entry) {
+      if (size == 0 || !entry.is_same(first)) {
+        first = entry;
+        size = 0;
+        waiting.clear();
+        ++num_distinct;
+      }
+      ++size;
+      if (size > 1 || config_.keep == ExactKeep::kNone) waiting.push_back(entry);
+      if (size < config_.times) return;
+      for (const ExactEntry& repeated : waiting) drop(repeated);
+      waiting.clear();
+    });
+    drops.close();
+    write_facts(folder_,
+                {{"compared", entries_.num_records()}, {"distinct", num_distinct}, {"duplicates", num_duplicates}});
+  }
+
+ private:
+  const ExactConfig& config_;
+  std::filesystem::path folder_;
+  RecordSorter<ExactEntry> entries_;
+};
+
 class ExactPass : public Pass {
  public:
-  ExactPass(const ExactConfig& config, const PassSpace& space)
-      : config_(config),
-        path_(space.folder / "drops"),
-        nodes_(space.folder),
-        entries_(space.folder, "entries", space.memory_bytes / 2),
-        drops_(space.folder, "sorted", space.memory_bytes / 2) {}
+  explicit ExactPass(const ExactConfig& config) : config_(config) {}
 
-  std::string digest(const Document& document) const override {
-    std::string digest = DocumentNodes::start_digest(document);
+  int64_t num_parts() const override { return kHashParts; }
+
+  // For each unit its index, from 0, and its hash.
+  void digest(const Document& document, Digests& digests) const override {
     const auto add = [&](uint64_t index, std::string_view text) {
       const TextHash hash = hash_of(text);
       const uint64_t words[] = {index, hash.low, hash.high};
-      digest.append(reinterpret_cast<const char*>(words), sizeof words);
+      digests.add(hash_part(hash.low), document.number, {reinterpret_cast<const char*>(words), sizeof words});
     };
     if (config_.unit == ExactUnit::kDocument) {
       add(0, document.text);
@@ -109,75 +161,47 @@ class ExactPass : public Pass {
         ++index;
       }
     }
-    return digest;
   }
 
-  void add(int64_t number, std::string_view digest) override {
-    ExactEntry entry{0, 0, nodes_.add(number, digest), 0};
-    ++num_documents_;
-    for (; !digest.empty(); digest.remove_prefix(3 * sizeof(uint64_t))) {
-      uint64_t words[3];
-      std::memcpy(words, digest.data(), sizeof words);
-      entry.index = words[0];
-      entry.low = words[1];
-      entry.high = words[2];
-      entries_.add(entry);
-      ++num_units_;
+  std::unique_ptr<PassPart> make_part(int64_t, const PassSpace& space) const override {
+    return std::make_unique<ExactPart>(config_, space);
+  }
+
+  void join(const std::vector<std::filesystem::path>& parts, const PassSpace& space) const override {
+    RecordSorter<ExactDrop> drops(space.folder, "sorted", space.memory_bytes);
+    nlohmann::ordered_json sums = {{"compared", 0}, {"distinct", 0}, {"duplicates", 0}};
+    for (const std::filesystem::path& part : parts) {
+      RecordRun<ExactDrop> run(part / kDrops, kBuffered);
+      for (ExactDrop drop; run.next(drop);) drops.add(drop);
+      const nlohmann::ordered_json counts = read_facts(part);
+      for (auto& [name, sum] : sums.items()) sum = sum.get<int64_t>() + counts.at(name).get<int64_t>();
     }
+    RecordWriter<ExactDrop> writer(space.folder / kDrops);
+    drops.drain([&](const ExactDrop& drop) { writer.add(drop); });
+    writer.close();
+    write_facts(space.folder, sums);
   }
 
-  void finish() override {
-    nodes_.finish();
-    // Of a group of equal entries, those below the configured number wait: one or a few.
-    std::vector<ExactEntry> waiting;
-    int64_t size = 0;
-    ExactEntry first{};
-    const auto drop = [&](const ExactEntry& entry) {
-      drops_.add({entry.node, entry.index, first.node});
-      ++num_duplicates_;
-    };
-    entries_.drain([&](const ExactEntry& entry) {
-      if (size == 0 || !entry.is_same(first)) {
-        first = entry;
-        size = 0;
-        waiting.clear();
-        ++num_distinct_;
-      }
-      ++size;
-      if (size > 1 || config_.keep == ExactKeep::kNone) waiting.push_back(entry);
-      if (size < config_.times) return;
-      for (const ExactEntry& repeated : waiting) drop(repeated);
-      waiting.clear();
-    });
-    RecordWriter<ExactDrop> writer(path_);
-    drops_.drain([&](const ExactDrop& drop) { writer.add(drop); });
-    writer.close();
-    found_ = SortedRecords<ExactDrop>(path_);
+  void open(const std::filesystem::path& folder) override {
+    drops_ = SortedRecords<ExactDrop>(folder / kDrops);
+    facts_ = read_facts(folder);
   }
 
   Fate decide(Document& document) const override {
-    const std::vector<uint64_t> nodes = nodes_.find(document);
-    if (config_.within()) return remove_pieces(document, found_.of(nodes.front()));
-    std::span<const ExactDrop> found;
-    for (const uint64_t node : nodes) {
-      found = found_.of(node);
-      if (found.empty()) return Fate::kept();
-    }
-    return Fate::dropped("duplicate", {}, static_cast<double>(DocumentNodes::number_of(found.front().kept)));
+    const std::span<const ExactDrop> drops = drops_.of(static_cast<uint64_t>(document.number));
+    if (drops.empty()) return Fate::kept();
+    if (config_.within()) return remove_pieces(document, drops);
+    return Fate::dropped("duplicate", {}, static_cast<double>(drops.front().kept));
   }
 
-  nlohmann::ordered_json facts() const override {
-    return {{"compared", num_units_}, {"distinct", num_distinct_}, {"duplicates", num_duplicates_}};
-  }
+  nlohmann::ordered_json facts() const override { return facts_; }
 
   std::string doubt() const override {
-    return config_.unit == ExactUnit::kUrl && num_documents_ > 0 && num_units_ == 0 ? no_url_doubt(config_.url_key)
-                                                                                    : "";
+    return config_.unit == ExactUnit::kUrl && facts_.at("compared") == 0 ? no_url_doubt(config_.url_key) : "";
   }
 
  private:
   Fate remove_pieces(Document& document, std::span<const ExactDrop> drops) const {
-    if (drops.empty()) return Fate::kept();
     std::string text;
     uint64_t index = 0;
     size_t next = 0;
@@ -189,7 +213,7 @@ class ExactPass : public Pass {
     }
     if (text::python::strip(text).empty())
       return Fate::dropped("only_duplicates", static_cast<double>(drops.size()),
-                           static_cast<double>(DocumentNodes::number_of(drops.front().kept)));
+                           static_cast<double>(drops.front().kept));
     // If the last piece is removed, so is the separator before it.
     while (text.ends_with('\n') && !document.text.ends_with('\n')) text.pop_back();
     document.text = std::move(text);
@@ -197,12 +221,8 @@ class ExactPass : public Pass {
   }
 
   ExactConfig config_;
-  std::filesystem::path path_;
-  DocumentNodes nodes_;
-  RecordSorter<ExactEntry> entries_;
-  RecordSorter<ExactDrop> drops_;
-  SortedRecords<ExactDrop> found_;
-  int64_t num_documents_ = 0, num_units_ = 0, num_distinct_ = 0, num_duplicates_ = 0;
+  SortedRecords<ExactDrop> drops_;
+  nlohmann::ordered_json facts_;
 };
 
 class ExactMaker : public StepMaker {
@@ -224,9 +244,7 @@ class ExactMaker : public StepMaker {
     table.add("--host-and-path", config_.host_and_path,
               "URLs are equal where host and path are, without scheme, user, port, query and fragment");
   }
-  std::unique_ptr<Pass> make_pass(const PassSpace& space) const override {
-    return std::make_unique<ExactPass>(config_, space);
-  }
+  std::unique_ptr<Pass> make_pass() const override { return std::make_unique<ExactPass>(config_); }
 
  private:
   ExactConfig config_;

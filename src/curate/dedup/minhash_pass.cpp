@@ -1,4 +1,6 @@
 // Near-duplicates by MinHash signatures and bands, compared shingle by shingle where that is asked for.
+//
+// The first bits of a band's hash say in which of 16 parts it is sorted; where texts are compared, there is one part.
 #include <cmath>
 #include <cstring>
 
@@ -6,6 +8,7 @@
 #include "curate/dedup/dedup.h"
 #include "curate/dedup/minhash.h"
 #include "curate/dedup/near_pairs.h"
+#include "curate/dedup/pass_facts.h"
 #include "text/python_text.h"
 
 namespace espalier::curate {
@@ -64,75 +67,160 @@ struct BandEntry {
   }
 };
 
-class MinHashPass : public Pass {
- public:
-  MinHashPass(const MinHashConfig& config, const PassSpace& space)
-      : config_(config),
-        nodes_(space.folder),
-        clusters_(space.folder, space.memory_bytes / 4),
-        entries_(space.folder, "bands", space.memory_bytes / 2),
-        shingles_(config.num_bands() * config.num_rows(), static_cast<uint64_t>(config.seed)),
-        windows_(openwebtext_seeds()) {
-    if (config.compares()) pairs_.emplace(space.folder, config.pairs(space.memory_bytes / 4));
-  }
+// The members of a bucket, in order: join(least, other) for each other.
+template <class Join>
+void join_buckets(RecordSorter<BandEntry>& entries, Join join) {
+  std::optional<BandEntry> first;
+  entries.drain([&](const BandEntry& entry) {
+    if (first && first->bucket == entry.bucket)
+      join(first->node, entry.node);
+    else
+      first = entry;
+  });
+}
 
-  // The name of the document, the hash of each band (none: nothing that could be alike), and the text where it will be
-  // compared.
-  std::string digest(const Document& document) const override {
-    std::string digest = DocumentNodes::start_digest(document);
-    const std::vector<uint64_t> bands = bands_of(document.text);
-    digest.append(reinterpret_cast<const char*>(bands.data()), bands.size() * sizeof(uint64_t));
-    if (config_.compares() && !bands.empty()) digest += document.text;
-    return digest;
-  }
+struct NodePair {
+  uint64_t a, b;
+};
+constexpr const char* kPairs = "pairs";
+constexpr size_t kBuffered = 16384;  // records
+
+// Pairs of candidates from the bands of its part.
+class CandidatesPart : public PassPart {
+ public:
+  explicit CandidatesPart(const PassSpace& space)
+      : folder_(space.folder), entries_(space.folder, "bands", space.memory_bytes) {}
 
   void add(int64_t number, std::string_view digest) override {
-    const uint64_t node = nodes_.add(number, digest);
+    if (digest.empty()) {
+      ++num_without_shingles_;
+      return;
+    }
+    BandEntry entry{0, static_cast<uint64_t>(number)};
+    std::memcpy(&entry.bucket, digest.data(), sizeof entry.bucket);
+    entries_.add(entry);
+  }
+  void finish() override {
+    RecordWriter<NodePair> pairs(folder_ / kPairs);
+    join_buckets(entries_, [&](uint64_t a, uint64_t b) { pairs.add({a, b}); });
+    pairs.close();
+    write_facts(folder_, {{"without_shingles", num_without_shingles_}});
+  }
+
+ private:
+  std::filesystem::path folder_;
+  RecordSorter<BandEntry> entries_;
+  int64_t num_without_shingles_ = 0;
+};
+
+nlohmann::ordered_json facts_of(const MinHashConfig& config, nlohmann::ordered_json facts,
+                                int64_t num_without_shingles) {
+  facts["without_shingles"] = num_without_shingles;
+  facts["bands"] = config.num_bands();
+  facts["rows"] = config.num_rows();
+  return facts;
+}
+
+// All of the pass: candidates are compared by their texts.
+class ComparedPart : public PassPart {
+ public:
+  ComparedPart(const MinHashConfig& config, const PassSpace& space)
+      : config_(config),
+        folder_(space.folder),
+        clusters_(space.folder, space.memory_bytes / 4),
+        entries_(space.folder, "bands", space.memory_bytes / 2),
+        pairs_(std::in_place, space.folder, config.pairs(space.memory_bytes / 4)) {}
+
+  void add(int64_t number, std::string_view digest) override {
     if (digest.empty()) {
       ++num_without_shingles_;
       return;
     }
     for (int64_t band = 0; band < config_.num_bands(); ++band) {
-      BandEntry entry{0, node};
+      BandEntry entry{0, static_cast<uint64_t>(number)};
       std::memcpy(&entry.bucket, digest.data(), sizeof entry.bucket);
       digest.remove_prefix(sizeof entry.bucket);
       entries_.add(entry);
     }
-    if (pairs_) pairs_->add(node, digest);
+    pairs_->add(static_cast<uint64_t>(number), digest);
   }
-
   void finish() override {
-    nodes_.finish();
-    if (pairs_) pairs_->finish_texts();
-    std::vector<uint64_t> bucket;  // of which only the first is kept where nothing is compared
+    pairs_->finish_texts();
+    std::vector<uint64_t> bucket;
     uint64_t hash = 0;
     const auto finish_bucket = [&] {
-      if (pairs_ && bucket.size() > 1)
+      if (bucket.size() > 1)
         pairs_->compare(std::move(bucket), [this](uint64_t a, uint64_t b) { clusters_.join(a, b); });
       bucket.clear();
     };
     entries_.drain([&](const BandEntry& entry) {
       if (!bucket.empty() && entry.bucket != hash) finish_bucket();
       hash = entry.bucket;
-      if (!pairs_ && !bucket.empty())
-        clusters_.join(bucket.front(), entry.node);
-      else
-        bucket.push_back(entry.node);
+      bucket.push_back(entry.node);
     });
     finish_bucket();
-    clusters_.finish();
-    facts_ = clusters_.facts();
-    facts_["without_shingles"] = num_without_shingles_;
-    facts_["bands"] = config_.num_bands();
-    facts_["rows"] = config_.num_rows();
-    if (pairs_) {
-      facts_["threshold"] = config_.least_similarity();
-      facts_["compared"] = pairs_->num_compared();
-      facts_["alike"] = pairs_->num_alike();
-    }
+    nlohmann::ordered_json facts = facts_of(config_, clusters_.finish(), num_without_shingles_);
+    facts["threshold"] = config_.least_similarity();
+    facts["compared"] = pairs_->num_compared();
+    facts["alike"] = pairs_->num_alike();
+    pairs_.reset();  // with its files
+    write_facts(folder_, facts);
   }
 
-  Fate decide(Document& document) const override { return clusters_.decide(nodes_, document); }
+ private:
+  const MinHashConfig& config_;
+  std::filesystem::path folder_;
+  Clusters clusters_;
+  RecordSorter<BandEntry> entries_;
+  std::optional<NearPairs> pairs_;
+  int64_t num_without_shingles_ = 0;
+};
+
+class MinHashPass : public Pass {
+ public:
+  explicit MinHashPass(const MinHashConfig& config)
+      : config_(config),
+        shingles_(config.num_bands() * config.num_rows(), static_cast<uint64_t>(config.seed)),
+        windows_(openwebtext_seeds()) {}
+
+  int64_t num_parts() const override { return config_.compares() ? 1 : kHashParts; }
+
+  // The hash of each band (none: nothing that could be alike), and the text where it will be compared.
+  void digest(const Document& document, Digests& digests) const override {
+    const std::vector<uint64_t> bands = bands_of(document.text);
+    const auto bytes = [&](size_t first, size_t count) {
+      return std::string_view(reinterpret_cast<const char*>(bands.data() + first), count * sizeof(uint64_t));
+    };
+    if (bands.empty())
+      digests.add(0, document.number, "");
+    else if (config_.compares())
+      digests.add(0, document.number, std::string(bytes(0, bands.size())) + document.text);
+    else
+      for (size_t band = 0; band < bands.size(); ++band)
+        digests.add(hash_part(bands[band]), document.number, bytes(band, 1));
+  }
+
+  std::unique_ptr<PassPart> make_part(int64_t, const PassSpace& space) const override {
+    if (config_.compares()) return std::make_unique<ComparedPart>(config_, space);
+    return std::make_unique<CandidatesPart>(space);
+  }
+
+  void join(const std::vector<std::filesystem::path>& parts, const PassSpace& space) const override {
+    Clusters clusters(space.folder, space.memory_bytes);
+    int64_t num_without_shingles = 0;
+    for (const std::filesystem::path& part : parts) {
+      RecordRun<NodePair> pairs(part / kPairs, kBuffered);
+      for (NodePair pair; pairs.next(pair);) clusters.join(pair.a, pair.b);
+      num_without_shingles += read_facts(part).at("without_shingles").get<int64_t>();
+    }
+    write_facts(space.folder, facts_of(config_, clusters.finish(), num_without_shingles));
+  }
+
+  void open(const std::filesystem::path& folder) override {
+    members_ = ClusterMembers(folder);
+    facts_ = read_facts(folder);
+  }
+  Fate decide(Document& document) const override { return members_.decide(document); }
   nlohmann::ordered_json facts() const override { return facts_; }
 
  private:
@@ -148,13 +236,9 @@ class MinHashPass : public Pass {
   }
 
   MinHashConfig config_;
-  DocumentNodes nodes_;
-  Clusters clusters_;
-  RecordSorter<BandEntry> entries_;
   ShingleMinHash shingles_;
   WindowMinHash windows_;
-  std::optional<NearPairs> pairs_;
-  int64_t num_without_shingles_ = 0;
+  ClusterMembers members_;
   nlohmann::ordered_json facts_;
 };
 
@@ -200,9 +284,7 @@ class MinHashMaker : public StepMaker {
     if (config_.shingle_size() != 5) problems.add("--shingle ", config_.shingle_size(), ": openwebtext has 5 bytes");
     if (config_.seed != 1) problems.add("--seed ", config_.seed, ": the seeds of openwebtext are fixed");
   }
-  std::unique_ptr<Pass> make_pass(const PassSpace& space) const override {
-    return std::make_unique<MinHashPass>(config_, space);
-  }
+  std::unique_ptr<Pass> make_pass() const override { return std::make_unique<MinHashPass>(config_); }
 
  private:
   MinHashConfig config_;

@@ -5,6 +5,11 @@ namespace espalier::curate {
 NearPairs::NearPairs(const std::filesystem::path& folder, const Setting& setting)
     : folder_(folder), setting_(setting), texts_(folder / "texts"), writer_(folder / "places") {}
 
+NearPairs::~NearPairs() {
+  std::error_code ignored;  // the folder goes away as a whole
+  for (const char* name : {"texts", "places"}) std::filesystem::remove(folder_ / name, ignored);
+}
+
 void NearPairs::add(uint64_t node, std::string_view text) {
   constexpr size_t kBuffer = size_t{1} << 20;
   writer_->add({node, offset_, static_cast<int64_t>(text.size())});

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "curate/dedup/jaccard.h"
@@ -31,6 +32,8 @@ class NearPairs {
     int64_t memory_bytes = 0;
   };
   NearPairs(const std::filesystem::path& folder, const Setting& setting);
+  ~NearPairs();  // removes its files
+  NearPairs(NearPairs&&) = delete;
 
   void add(uint64_t node, std::string_view text);  // in the order of the nodes
   void finish_texts();

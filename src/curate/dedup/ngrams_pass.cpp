@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "curate/contamination.h"
 #include "curate/dedup/dedup.h"
+#include "curate/dedup/pass_facts.h"
 
 namespace espalier::curate {
 namespace {
@@ -76,6 +77,33 @@ void add_task(const TaskFile& file, Contamination& table, Problems& problems) {
     problems.add("--against ", file.name, ": no record of ", file.path, " has a text '", file.key, "'");
 }
 
+constexpr const char* kCounts = "counts";  // an int64 for each n-gram
+
+// In how many documents each n-gram is.
+class NgramsPart : public PassPart {
+ public:
+  NgramsPart(size_t num_ngrams, const PassSpace& space) : folder_(space.folder), counts_(num_ngrams) {}
+
+  void add(int64_t, std::string_view digest) override {
+    num_touched_ += !digest.empty();
+    for (; !digest.empty(); digest.remove_prefix(sizeof(uint32_t))) {
+      uint32_t ngram = 0;
+      std::memcpy(&ngram, digest.data(), sizeof ngram);
+      ++counts_[ngram];
+    }
+  }
+  void finish() override {
+    write_file_atomically(folder_ / kCounts,
+                          {reinterpret_cast<const char*>(counts_.data()), counts_.size() * sizeof(int64_t)});
+    write_facts(folder_, {{"in_documents", num_touched_}});
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<int64_t> counts_;
+  int64_t num_touched_ = 0;
+};
+
 class NgramsPass : public Pass {
  public:
   NgramsPass(const NgramsConfig& config, Contamination table, std::string tasks)
@@ -84,21 +112,20 @@ class NgramsPass : public Pass {
     for (const auto& [length, count] : table_.ngrams_by_length()) facts_["by_length"][std::to_string(length)] = count;
   }
 
-  std::string digest(const Document& document) const override {
+  void digest(const Document& document, Digests& digests) const override {
     const std::vector<uint32_t> found = table_.find(document.text);
-    return {reinterpret_cast<const char*>(found.data()), found.size() * sizeof(uint32_t)};
+    if (!found.empty())
+      digests.add(0, document.number, {reinterpret_cast<const char*>(found.data()), found.size() * sizeof(uint32_t)});
   }
-  void add(int64_t, std::string_view digest) override {
-    num_touched_ += !digest.empty();
-    for (; !digest.empty(); digest.remove_prefix(sizeof(uint32_t))) {
-      uint32_t ngram = 0;
-      std::memcpy(&ngram, digest.data(), sizeof ngram);
-      table_.count(ngram);
-    }
+  std::unique_ptr<PassPart> make_part(int64_t, const PassSpace& space) const override {
+    return std::make_unique<NgramsPart>(table_.num_ngrams(), space);
   }
-  void finish() override {
-    table_.keep_rare();
-    facts_["in_documents"] = num_touched_;
+  void open(const std::filesystem::path& folder) override {
+    const InputFile file(folder / kCounts);
+    std::vector<int64_t> counts(table_.num_ngrams());
+    file.read_at(counts.data(), counts.size() * sizeof(int64_t), 0);
+    table_.keep_rare(counts);
+    facts_["in_documents"] = read_facts(folder).at("in_documents");
     facts_["ngrams_removed"] = table_.num_ngrams();
   }
 
@@ -126,7 +153,6 @@ class NgramsPass : public Pass {
   NgramsConfig config_;
   Contamination table_;
   std::string tasks_;
-  int64_t num_touched_ = 0;
   nlohmann::ordered_json facts_ = nlohmann::ordered_json::object();
 };
 
@@ -169,9 +195,8 @@ class NgramsMaker : public StepMaker {
       add_task(*file, *table_, problems);
     }
   }
-  std::unique_ptr<Pass> make_pass(const PassSpace&) const override {
-    return std::make_unique<NgramsPass>(config_, *table_, tasks_);
-  }
+  std::unique_ptr<Pass> make_pass() const override { return std::make_unique<NgramsPass>(config_, *table_, tasks_); }
+  bool may_split() const override { return true; }
 
  private:
   NgramsConfig config_;

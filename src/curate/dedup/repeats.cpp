@@ -52,7 +52,8 @@ void Repeats::finish() {
   write_last();
   writer_->close();
   writer_.reset();
-  ranges_ = SortedRecords<ByteRange>(folder_ / "repeats");
+  input_.reset();
+  std::filesystem::remove(folder_ / "all-texts");
 }
 
 // The shard, and as many bytes after it as a window needs that begins at its last byte.
@@ -120,7 +121,9 @@ void Repeats::write_last() {
   last_.reset();
 }
 
-std::vector<ByteRange> Repeats::of(uint64_t begin, uint64_t size) const {
+RepeatedRanges::RepeatedRanges(const std::filesystem::path& folder) : ranges_(folder / "repeats") {}
+
+std::vector<ByteRange> RepeatedRanges::of(uint64_t begin, uint64_t size) const {
   std::vector<ByteRange> found;
   for (const ByteRange& range : ranges_.between(begin, begin + size))
     found.push_back({range.node - begin, range.end - begin});

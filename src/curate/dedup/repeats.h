@@ -32,10 +32,9 @@ class Repeats {
 
   // Where the text begins among all.
   uint64_t add(std::string_view text);
+  // Leaves the ranges in the folder.
   void finish();
 
-  // The repeated bytes of a text that begins there, from its begin on, apart and in order. Any thread.
-  std::vector<ByteRange> of(uint64_t begin, uint64_t size) const;
   int64_t num_bytes() const { return num_bytes_; }
   int64_t num_repeated() const { return num_repeated_; }
   int64_t num_shards() const { return num_shards_; }
@@ -54,6 +53,18 @@ class Repeats {
   std::optional<InputFile> input_;
   std::optional<RecordWriter<ByteRange>> writer_;
   std::optional<ByteRange> last_;
+};
+
+// What Repeats left in a folder. Any thread.
+class RepeatedRanges {
+ public:
+  RepeatedRanges() = default;
+  explicit RepeatedRanges(const std::filesystem::path& folder);
+
+  // The repeated bytes of a text that begins there, from its begin on, apart and in order.
+  std::vector<ByteRange> of(uint64_t begin, uint64_t size) const;
+
+ private:
   SortedRecords<ByteRange> ranges_;
 };
 

@@ -43,9 +43,10 @@ TEST(Repeats, AreAllWindowsThatOccurredBeforeForAnySizeOfShards) {
       std::vector<uint64_t> begins;
       for (const std::string& text : texts) begins.push_back(repeats.add(text));
       repeats.finish();
+      const RepeatedRanges ranges(folder / "");
       for (size_t text = 0; text < texts.size(); ++text) {
         std::vector<bool> found(texts[text].size());
-        for (const ByteRange& range : repeats.of(begins[text], texts[text].size()))
+        for (const ByteRange& range : ranges.of(begins[text], texts[text].size()))
           for (uint64_t byte = range.node; byte < range.end; ++byte) found.at(byte) = true;
         EXPECT_EQ(found, expected[text]) << "text " << text << " of " << count << ", " << repeats.num_shards()
                                          << " shards";

@@ -4,6 +4,7 @@
 
 #include "curate/dedup/clusters.h"
 #include "curate/dedup/dedup.h"
+#include "curate/dedup/pass_facts.h"
 #include "curate/dedup/simhash.h"
 
 namespace espalier::curate {
@@ -23,44 +24,31 @@ struct SimHashEntry {
   }
 };
 
-class SimHashPass : public Pass {
+class SimHashPart : public PassPart {
  public:
-  SimHashPass(const SimHashConfig& config, const PassSpace& space)
+  SimHashPart(const SimHashConfig& config, const PassSpace& space)
       : config_(config),
-        nodes_(space.folder),
+        folder_(space.folder),
         clusters_(space.folder, space.memory_bytes / 2),
         hashes_(space.folder, "hashes", space.memory_bytes / 4),
         keys_(space.folder, "keys", space.memory_bytes / 4) {}
 
-  std::string digest(const Document& document) const override {
-    std::string digest = DocumentNodes::start_digest(document);
-    if (const std::optional<uint64_t> hash = simhash(document.text, config_.window))
-      digest.append(reinterpret_cast<const char*>(&*hash), sizeof *hash);
-    return digest;
-  }
   void add(int64_t number, std::string_view digest) override {
-    const uint64_t node = nodes_.add(number, digest);
     if (digest.empty()) {
       ++num_without_words_;
       return;
     }
-    SimHashEntry entry{0, 0, 0, node};
+    SimHashEntry entry{0, 0, 0, static_cast<uint64_t>(number)};
     std::memcpy(&entry.hash, digest.data(), sizeof entry.hash);
     hashes_.add(entry);
   }
-
   void finish() override {
-    nodes_.finish();
     join_equal();
     join_near();
-    clusters_.finish();
-  }
-  Fate decide(Document& document) const override { return clusters_.decide(nodes_, document); }
-  nlohmann::ordered_json facts() const override {
-    nlohmann::ordered_json facts = clusters_.facts();
+    nlohmann::ordered_json facts = clusters_.finish();
     facts["without_words"] = num_without_words_;
     facts["distance"] = config_.distance;
-    return facts;
+    write_facts(folder_, facts);
   }
 
  private:
@@ -88,11 +76,36 @@ class SimHashPass : public Pass {
     });
   }
 
-  SimHashConfig config_;
-  DocumentNodes nodes_;
+  const SimHashConfig& config_;
+  std::filesystem::path folder_;
   Clusters clusters_;
   RecordSorter<SimHashEntry> hashes_, keys_;
   int64_t num_without_words_ = 0;
+};
+
+class SimHashPass : public Pass {
+ public:
+  explicit SimHashPass(const SimHashConfig& config) : config_(config) {}
+
+  void digest(const Document& document, Digests& digests) const override {
+    const std::optional<uint64_t> hash = simhash(document.text, config_.window);
+    digests.add(0, document.number,
+                hash ? std::string_view(reinterpret_cast<const char*>(&*hash), sizeof *hash) : std::string_view());
+  }
+  std::unique_ptr<PassPart> make_part(int64_t, const PassSpace& space) const override {
+    return std::make_unique<SimHashPart>(config_, space);
+  }
+  void open(const std::filesystem::path& folder) override {
+    members_ = ClusterMembers(folder);
+    facts_ = read_facts(folder);
+  }
+  Fate decide(Document& document) const override { return members_.decide(document); }
+  nlohmann::ordered_json facts() const override { return facts_; }
+
+ private:
+  SimHashConfig config_;
+  ClusterMembers members_;
+  nlohmann::ordered_json facts_;
 };
 
 class SimHashMaker : public StepMaker {
@@ -110,9 +123,7 @@ class SimHashMaker : public StepMaker {
     if (config_.distance >= config_.blocks)
       problems.add("--distance ", config_.distance, " is not less than --blocks ", config_.blocks);
   }
-  std::unique_ptr<Pass> make_pass(const PassSpace& space) const override {
-    return std::make_unique<SimHashPass>(config_, space);
-  }
+  std::unique_ptr<Pass> make_pass() const override { return std::make_unique<SimHashPass>(config_); }
 
  private:
   SimHashConfig config_;

@@ -1,6 +1,6 @@
 // Removes stretches of text that occurred before (curate/dedup/repeats.h).
 #include "curate/dedup/dedup.h"
-#include "curate/dedup/document_nodes.h"
+#include "curate/dedup/pass_facts.h"
 #include "curate/dedup/repeats.h"
 #include "text/python_text.h"
 
@@ -11,31 +11,47 @@ struct TextPlace {
   uint64_t node, begin;
 };
 
-class SubstringsPass : public Pass {
- public:
-  SubstringsPass(int64_t window, const PassSpace& space)
-      : path_(space.folder / "text-places"),
-        nodes_(space.folder),
-        writer_(path_),
-        repeats_(space.folder, window, space.memory_bytes) {}
+constexpr const char* kPlaces = "text-places";
 
-  std::string digest(const Document& document) const override {
-    return DocumentNodes::start_digest(document) + document.text;
-  }
+class SubstringsPart : public PassPart {
+ public:
+  SubstringsPart(int64_t window, const PassSpace& space)
+      : folder_(space.folder), writer_(space.folder / kPlaces), repeats_(space.folder, window, space.memory_bytes) {}
+
   void add(int64_t number, std::string_view digest) override {
-    const uint64_t node = nodes_.add(number, digest);
-    writer_->add({node, repeats_.add(digest)});
+    writer_.add({static_cast<uint64_t>(number), repeats_.add(digest)});
   }
   void finish() override {
-    nodes_.finish();
-    writer_->close();
-    writer_.reset();
-    places_ = SortedRecords<TextPlace>(path_);
+    writer_.close();
     repeats_.finish();
+    // Not the number of shards: facts do not depend on memory.
+    write_facts(folder_, {{"bytes", repeats_.num_bytes()}, {"repeated_bytes", repeats_.num_repeated()}});
+  }
+
+ private:
+  std::filesystem::path folder_;
+  RecordWriter<TextPlace> writer_;
+  Repeats repeats_;
+};
+
+class SubstringsPass : public Pass {
+ public:
+  explicit SubstringsPass(int64_t window) : window_(window) {}
+
+  void digest(const Document& document, Digests& digests) const override {
+    digests.add(0, document.number, document.text);
+  }
+  std::unique_ptr<PassPart> make_part(int64_t, const PassSpace& space) const override {
+    return std::make_unique<SubstringsPart>(window_, space);
+  }
+  void open(const std::filesystem::path& folder) override {
+    places_ = SortedRecords<TextPlace>(folder / kPlaces);
+    ranges_ = RepeatedRanges(folder);
+    facts_ = read_facts(folder);
   }
   Fate decide(Document& document) const override {
-    const TextPlace& place = places_.of(nodes_.find(document).front()).front();
-    const std::vector<ByteRange> ranges = repeats_.of(place.begin, document.text.size());
+    const TextPlace& place = places_.of(static_cast<uint64_t>(document.number)).front();
+    const std::vector<ByteRange> ranges = ranges_.of(place.begin, document.text.size());
     if (ranges.empty()) return Fate::kept();
     std::string rest = without_ranges(document.text, ranges);
     if (text::python::strip(rest).empty())
@@ -43,17 +59,13 @@ class SubstringsPass : public Pass {
     document.text = std::move(rest);
     return Fate::kept();
   }
-  // Not the number of shards: facts do not depend on memory.
-  nlohmann::ordered_json facts() const override {
-    return {{"bytes", repeats_.num_bytes()}, {"repeated_bytes", repeats_.num_repeated()}};
-  }
+  nlohmann::ordered_json facts() const override { return facts_; }
 
  private:
-  std::filesystem::path path_;
-  DocumentNodes nodes_;
-  std::optional<RecordWriter<TextPlace>> writer_;
+  int64_t window_;
   SortedRecords<TextPlace> places_;
-  Repeats repeats_;
+  RepeatedRanges ranges_;
+  nlohmann::ordered_json facts_;
 };
 
 class SubstringsMaker : public StepMaker {
@@ -63,9 +75,7 @@ class SubstringsMaker : public StepMaker {
         .minimum(8)
         .maximum(int64_t{1} << 20);
   }
-  std::unique_ptr<Pass> make_pass(const PassSpace& space) const override {
-    return std::make_unique<SubstringsPass>(window_, space);
-  }
+  std::unique_ptr<Pass> make_pass() const override { return std::make_unique<SubstringsPass>(window_); }
 
  private:
   int64_t window_ = 100;

@@ -119,5 +119,39 @@ TEST(Input, LinesTextsAndPages) {
   EXPECT_EQ(read_all(InputFormat::kHtml, {folder / "c"}, folder).texts, std::vector<std::string>{"page"});
 }
 
+TEST(Input, NamesFilesOfOtherFormats) {
+  TestFolder folder;
+  const auto problem_with = [&](InputFormat format, const std::string& bytes) {
+    write_text(folder / "a", bytes);
+    try {
+      read_all(format, {folder / "a"}, folder);
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.code(), ExitCode::kBadData);
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  for (const auto& [bytes, format] : {std::pair{"WARC/1.0\r\nWARC-Type: response\r\n", "warc"},
+                                      {"\n<MediaWiki xmlns=\"x\">\n", "mediawiki"},
+                                      {"<!DOCTYPE HTML>\n<p>", "html"},
+                                      {"  <html lang=\"en\">\n", "html"}}) {
+    EXPECT_NE(problem_with(InputFormat::kJsonl, bytes).find(concat("Read it with --format ", format)),
+              std::string::npos)
+        << bytes;
+    EXPECT_EQ(problem_with(InputFormat::kLines, bytes), "none") << bytes;
+  }
+  const std::string utf16("\xff\xfe{\0}\0\n\0", 8);
+  EXPECT_NE(problem_with(InputFormat::kJsonl, utf16).find("is UTF-16"), std::string::npos);
+  EXPECT_NE(problem_with(InputFormat::kLines, utf16).find("is UTF-16"), std::string::npos);
+  // One of many files that each are a document.
+  write_text(folder / "b", "\xef\xbb\xbftext");
+  for (const InputFormat format : {InputFormat::kText, InputFormat::kHtml}) {
+    const Read read = read_all(format, {folder / "a", folder / "b"}, folder);
+    EXPECT_EQ(read.texts, std::vector<std::string>{"text"});
+    ASSERT_EQ(read.result.input.num_malformed, 1);
+    EXPECT_NE(read.result.input.first_malformed.front().find("The file is UTF-16"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace espalier::curate

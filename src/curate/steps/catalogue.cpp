@@ -199,7 +199,7 @@ class CatalogueMaker : public StepMaker {
     if (name.starts_with("dedup_")) return "it must see all documents first: use a step for duplicates";
     const std::vector<std::string> near = nearest_names(name, known);
     return concat("not a function of the catalogue that is supported",
-                  near.empty() ? "" : "; did you mean " + join(near, " or ") + "?", " There are ", join(known, ", "),
+                  near.empty() ? "." : "; did you mean " + join(near, " or ") + "?", " There are ", join(known, ", "),
                   ", remove_references_LANGUAGE, split_sentences_LANGUAGE");
   }
 

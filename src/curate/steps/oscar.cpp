@@ -139,6 +139,9 @@ class OscarMaker : public StepMaker {
   }
 
   void say_what_is_off() const {
+    if (find_oscar_parameters(language_) == nullptr)
+      log_warning("oscar: upstream has no thresholds for ", language_,
+                  "; those of its 'default' are taken. It has some for ", join(oscar_languages(), ", "));
     std::vector<std::string> off;
     if (rules_.stop_words.empty()) off.emplace_back("stop words (--stop-words)");
     if (rules_.flagged_words.empty()) off.emplace_back("flagged words (--flagged-words)");

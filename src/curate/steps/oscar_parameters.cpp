@@ -41,7 +41,8 @@ const OscarParameters* find_oscar_parameters(std::string_view language) {
 
 std::vector<std::string> oscar_languages() {
   std::vector<std::string> languages;
-  for (const OscarRow& row : oscar_rows()) languages.emplace_back(row.language);
+  for (const OscarRow& row : oscar_rows())
+    if (row.language != std::string_view("default")) languages.emplace_back(row.language);
   return languages;
 }
 

@@ -98,6 +98,17 @@ TEST(Oscar, RefusesWhatItCannotDo) {
   EXPECT_NE(problems.find("3 problems"), std::string::npos) << problems;
 }
 
+TEST(Oscar, SaysThatALanguageHasNoTable) {
+  for (const char* language : {"xx", "en"}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(test::problems_of("oscar", concat("language = \"", language, "\"")), "");
+    const bool said = ::testing::internal::GetCapturedStderr().find(
+                          "no thresholds for xx; those of its 'default' are "
+                          "taken. It has some for ar, bn, ca,") != std::string::npos;
+    EXPECT_EQ(said, std::string_view(language) == "xx") << language;
+  }
+}
+
 TEST(PythonLower, FollowsPython) {
   // Left to right what Python 3.11 gives.
   EXPECT_EQ(python_lower("ABC ÀÉ \xc4\xb0"), "abc àé i\xcc\x87");
