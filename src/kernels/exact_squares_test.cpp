@@ -11,6 +11,12 @@ namespace espalier::kernels {
 namespace {
 namespace exact_squares_test {
 
+#ifdef __aarch64__
+using Long = long double;  // 113 bits there
+#else
+using Long = __float128;
+#endif
+
 double exact(const std::vector<float>& values) {
   ExactSquares squares;
   squares.add(at::tensor(values));
@@ -52,8 +58,8 @@ std::vector<float> many(int64_t count) {
 TEST(ExactSquares, OfManyAreTheNearestDouble) {
   for (const int64_t count : {1, 7, 65535, 65537, 300001}) {
     const std::vector<float> values = many(count);
-    __float128 sum = 0;
-    for (const float value : values) sum += static_cast<__float128>(value) * static_cast<__float128>(value);
+    Long sum = 0;
+    for (const float value : values) sum += static_cast<Long>(value) * static_cast<Long>(value);
     EXPECT_EQ(exact(values), static_cast<double>(sum)) << count;
   }
 }

@@ -61,7 +61,7 @@ class LinearCrossEntropyTest : public testing::TestWithParam<std::tuple<at::Scal
  protected:
   void SetUp() override {
     const CpuIsa isa = std::get<2>(GetParam());
-    if (isa > best_cpu_isa()) GTEST_SKIP() << "the machine reaches " << cpu_isa_name(best_cpu_isa());
+    if (!reference::has(isa)) GTEST_SKIP() << "the machine reaches " << cpu_isa_name(best_cpu_isa());
     force_.emplace(isa);
   }
 
@@ -106,18 +106,19 @@ TEST_P(LinearCrossEntropyTest, LossAndGradientsMatchDoubleAutogradOverMicroBatch
 
 INSTANTIATE_TEST_SUITE_P(Bf16, LinearCrossEntropyTest,
                          testing::Combine(testing::Values(at::kBFloat16), testing::Range(0, 7),
-                                          testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16,
-                                                          CpuIsa::kAmx)));
+                                          testing::Values(CpuIsa::kNeon, CpuIsa::kAvx2, CpuIsa::kAvx512,
+                                                          CpuIsa::kNeonBf16, CpuIsa::kAvx512Bf16, CpuIsa::kAmx)));
 INSTANTIATE_TEST_SUITE_P(Others, LinearCrossEntropyTest,
                          testing::Combine(testing::Values(at::kFloat, at::kHalf), testing::Range(0, 7),
-                                          testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512)));
+                                          testing::Values(CpuIsa::kNeon, CpuIsa::kAvx2, CpuIsa::kAvx512)));
 
 // With the identity for x, logits are the weights and the gradient of the weights is that of the logits, to the bit.
 TEST(LinearCrossEntropy, GradientsOfLogitsAreRoundedWhereProductsTakeBf16AndNowhereElse) {
   const Case size{33, 33, 129};
-  for (const CpuIsa isa : {CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16, CpuIsa::kAmx})
+  for (const CpuIsa isa :
+       {CpuIsa::kNeon, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kNeonBf16, CpuIsa::kAvx512Bf16, CpuIsa::kAmx})
     for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-      if (isa > best_cpu_isa()) continue;
+      if (!reference::has(isa)) continue;
       const ForceCpuIsa force(isa);
       TestParam weight(random({size.vocabulary, size.hidden}, type, 1));
       tensor::GradQueue queue;
@@ -129,7 +130,7 @@ TEST(LinearCrossEntropy, GradientsOfLogitsAreRoundedWhereProductsTakeBf16AndNowh
       const at::Tensor wanted = (probability - target).t(), terms = (probability + target).t();
       const at::Tensor found = weight.added().to(at::kFloat);
       const double error = (wide(found) - wanted).abs().div(wanted.abs()).max().item<double>();
-      if (type == at::kBFloat16 && isa >= CpuIsa::kAvx512Bf16) {
+      if (type == at::kBFloat16 && multiplies_bf16(isa)) {
         EXPECT_TRUE(at::equal(found, found.to(type).to(at::kFloat))) << cpu_isa_name(isa);
         EXPECT_LT(error, rounding(type) * 1.01) << cpu_isa_name(isa);
       } else {

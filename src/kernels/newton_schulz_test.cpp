@@ -30,7 +30,7 @@ at::Tensor matrix_of(const Size& size, at::ScalarType type) {
 class NewtonSchulz : public testing::TestWithParam<std::tuple<at::ScalarType, int, CpuIsa>> {
  protected:
   void SetUp() override {
-    if (std::get<2>(GetParam()) > best_cpu_isa())
+    if (!reference::has(std::get<2>(GetParam())))
       GTEST_SKIP() << "the machine reaches " << cpu_isa_name(best_cpu_isa());
     force_.emplace(std::get<2>(GetParam()));
   }
@@ -60,7 +60,7 @@ TEST_P(NewtonSchulz, EqualsDoubleWithinARoundingOfEachProduct) {
 
 INSTANTIATE_TEST_SUITE_P(Bf16, NewtonSchulz,
                          testing::Combine(testing::Values(at::kBFloat16), testing::Range(0, kNumSizes),
-                                          testing::Values(CpuIsa::kAvx512Bf16, CpuIsa::kAmx)));
+                                          testing::Values(CpuIsa::kNeonBf16, CpuIsa::kAvx512Bf16, CpuIsa::kAmx)));
 INSTANTIATE_TEST_SUITE_P(Fp32, NewtonSchulz,
                          testing::Combine(testing::Values(at::kFloat), testing::Range(0, kNumSizes),
                                           testing::Values(CpuIsa::kAvx2)));
@@ -72,8 +72,8 @@ INSTANTIATE_TEST_SUITE_P(Widened, NewtonSchulz,
 
 TEST(NewtonSchulzThreads, GiveTheSameBitsInBf16) {
   const int threads = at::get_num_threads();
-  for (const CpuIsa isa : {CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
-    if (isa > best_cpu_isa()) continue;
+  for (const CpuIsa isa : {CpuIsa::kNeonBf16, CpuIsa::kAvx512Bf16, CpuIsa::kAmx}) {
+    if (!reference::has(isa)) continue;
     const ForceCpuIsa force(isa);
     for (const Size& size : kSizes) {
       const at::Tensor x = matrix_of(size, at::kBFloat16);

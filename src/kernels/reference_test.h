@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,11 @@ namespace espalier::kernels::reference {
 inline std::vector<CpuIsa> instruction_sets() {
   const std::span<const CpuIsa> isas = cpu_isas_of_machine();
   return {isas.begin(), isas.end()};
+}
+
+inline bool has(CpuIsa isa) {
+  const std::span<const CpuIsa> isas = cpu_isas_of_machine();
+  return std::find(isas.begin(), isas.end(), isa) != isas.end();
 }
 
 // Of ops between layers: the compute type, and the type of the residual stream.

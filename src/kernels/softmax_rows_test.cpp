@@ -3,20 +3,17 @@
 #include <cmath>
 #include <vector>
 
-#include "base/cpu_isa.h"
-#include "kernels/internal/row_kernels.h"
+#include "kernels/internal/row_dispatch.h"
+#include "kernels/reference_test.h"
 
 namespace espalier::kernels {
 namespace softmax_rows_test {
 
 class SoftmaxRowsTest : public testing::TestWithParam<CpuIsa> {
  protected:
-  void SetUp() override {
-    if (GetParam() > best_cpu_isa()) GTEST_SKIP() << "the machine reaches " << cpu_isa_name(best_cpu_isa());
-  }
   const RowKernels& kernels() const {
-    if (GetParam() == CpuIsa::kAvx512) return avx512::row_kernels();
-    return GetParam() == CpuIsa::kAvx2 ? avx2::row_kernels() : generic::row_kernels();
+    const ForceCpuIsa force(GetParam());
+    return row_kernels();
   }
 };
 
@@ -102,8 +99,7 @@ TEST_P(SoftmaxRowsTest, ScaleZeroGivesZeroWhateverTheLogits) {
   for (const float value : logits) EXPECT_EQ(value, 0.0f);
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, SoftmaxRowsTest,
-                         testing::Values(CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512));
+INSTANTIATE_TEST_SUITE_P(InstructionSets, SoftmaxRowsTest, testing::ValuesIn(reference::instruction_sets()));
 
 }  // namespace softmax_rows_test
 }  // namespace espalier::kernels

@@ -145,7 +145,10 @@ class ControlServer::Socket {
       socket_ = listen_at(folder + "/socket");
       if (socket_.valid()) {
         elsewhere_ = folder;
-        write_file_atomically(file_, folder + "/socket\n");
+        // By a name that control_places() does not take for one, as it would the temporary file of this name.
+        const fs::path file = file_, hidden = file.parent_path() / ("." + file.filename().string());
+        write_file_atomically(hidden, folder + "/socket\n");
+        fs::rename(hidden, file);
         return;
       }
       ::rmdir(folder.c_str());

@@ -486,7 +486,8 @@ TEST_F(Machines, OneThatWaitsHearsThatTheRunHasFailed) {
 
 TEST_F(Machines, AKilledMachineIsDoneWithoutWhereFewerAreEnough) {
   const std::string script =
-      "echo $WORLD_SIZE >> $FOLDER/world$RANK; if [ $WORLD_SIZE = 2 ]; then echo > $FOLDER/ready$RANK; sleep 100; fi";
+      "echo $WORLD_SIZE >> $FOLDER/world$RANK; if [ $WORLD_SIZE = 2 ]; then echo > $FOLDER/ready$RANK; exec sleep 100; "
+      "fi";
   const Words options = {"--nnodes=1:2", "--rdzv-conf=last_call_timeout=1"};
   Launched alpha(folder_, "a", at("alpha", options, script));
   std::this_thread::sleep_for(300ms);  // alpha hosts the rendezvous store

@@ -79,10 +79,18 @@ inline Floats by_quarters(const Floats& a, const Floats& b, const F& f) {
   return Floats::quarters([&](int i) { return f(a.v[i], b.v[i]); });
 }
 
-inline Floats operator+(Floats a, Floats b) { return by_quarters(a, b, vaddq_f32); }
-inline Floats operator-(Floats a, Floats b) { return by_quarters(a, b, vsubq_f32); }
-inline Floats operator*(Floats a, Floats b) { return by_quarters(a, b, vmulq_f32); }
-inline Floats operator/(Floats a, Floats b) { return by_quarters(a, b, vdivq_f32); }
+inline Floats operator+(Floats a, Floats b) {
+  return Floats::quarters([&](int i) { return a.v[i] + b.v[i]; });
+}
+inline Floats operator-(Floats a, Floats b) {
+  return Floats::quarters([&](int i) { return a.v[i] - b.v[i]; });
+}
+inline Floats operator*(Floats a, Floats b) {
+  return Floats::quarters([&](int i) { return a.v[i] * b.v[i]; });
+}
+inline Floats operator/(Floats a, Floats b) {
+  return Floats::quarters([&](int i) { return a.v[i] / b.v[i]; });
+}
 inline Floats fma(Floats a, Floats b, Floats c) {
   return Floats::quarters([&](int i) { return vfmaq_f32(c.v[i], a.v[i], b.v[i]); });
 }
