@@ -1,12 +1,10 @@
 #include "text/python_regex.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <functional>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "text/internal/pcre.h"
 #include "text/utf8.h"
 
 namespace espalier::text::python {
@@ -157,16 +155,9 @@ class Translator {
   bool in_class_ = false;
 };
 
-template <auto release>
-struct Releaser {
-  template <class T>
-  void operator()(T* pointer) const {
-    release(pointer);
-  }
-};
-using CompileContext = std::unique_ptr<pcre2_compile_context, Releaser<pcre2_compile_context_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Releaser<pcre2_match_context_free>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Releaser<pcre2_match_data_free>>;
+using internal::CompileContext;
+using internal::MatchContext;
+using internal::MatchData;
 
 }  // namespace
 

@@ -1,12 +1,10 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/internal/pattern.h"
-
-#include <pcre2.h>
 
 #include <new>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "text/internal/pcre.h"
 #include "text/internal/regex_translation.h"
 #include "text/utf8.h"
 
@@ -61,18 +59,6 @@ class CharacterPattern final : public Pattern {
   bool (*matches_)(char32_t);
   bool whole_runs_;
 };
-
-template <auto release>
-struct Releaser {
-  template <class T>
-  void operator()(T* pointer) const {
-    release(pointer);
-  }
-};
-using CompileContext = std::unique_ptr<pcre2_compile_context, Releaser<pcre2_compile_context_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Releaser<pcre2_match_context_free>>;
-using MatchData = std::unique_ptr<pcre2_match_data, Releaser<pcre2_match_data_free>>;
-using JitStack = std::unique_ptr<pcre2_jit_stack, Releaser<pcre2_jit_stack_free>>;
 
 // What a match needs, one thread's for all patterns: to make it for every text takes longer than to match a short one.
 struct MatchRoom {
