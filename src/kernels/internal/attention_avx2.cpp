@@ -1,7 +1,7 @@
 // Attention's tile operations with AVX2 and FMA, elements fp32.
 #include <immintrin.h>
 
-#include "kernels/internal/attention_tile_loops.h"
+#include "kernels/internal/attention_fp32_elements.h"
 
 namespace espalier::kernels {
 namespace {
@@ -10,11 +10,7 @@ struct Avx2Float {
   using Float = __m256;
   using Int = __m256i;
   using Mask = __m256;  // all bits of a lane
-  using Element = float;
-  static constexpr int kLanes = 8, kGroup = 1, kBlockRows = 4;
-
-  static void begin() {}
-  static void end() {}
+  static constexpr int kLanes = 8, kBlockRows = 4;
 
   static Float zero() { return _mm256_setzero_ps(); }
   static Float set(float x) { return _mm256_set1_ps(x); }
@@ -99,23 +95,10 @@ struct Avx2Float {
   static Float dot(Float sum, Int a, Int b) {
     return _mm256_fmadd_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), sum);
   }
-  static Float load_elements(const float* p) { return load(p); }
-  static void store_elements(float* p, Float x) { store(p, x); }
-  static void store_two_rows(void* tile, int64_t key, int64_t lane, Float x, Float y) {
-    float* const row = static_cast<float*>(tile) + key * kTile + lane;
-    store(row, x);
-    store(row + kTile, y);
-  }
-  static void store_interleaved(void* tile, int64_t key, int64_t lane, Float x, Float y) {
-    store_two_rows(tile, key, lane, x, y);
-  }
-  static void multiply(float* c, const void* a, const void* b, int64_t m, int64_t n, int64_t k, bool accumulate) {
-    tile_loops::multiply<Avx2Float>(c, a, b, m, n, k, accumulate);
-  }
 };
 
 }  // namespace
 
-const TileOps kAvx2TileOps = tile_loops::make_table<Avx2Float>();
+const TileOps kAvx2TileOps = tile_loops::make_table<Fp32Elements<Avx2Float>>();
 
 }  // namespace espalier::kernels

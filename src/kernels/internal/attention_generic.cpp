@@ -1,5 +1,5 @@
 // Attention's tile operations for any machine: vectors of four floats in the compiler's own notation.
-#include "kernels/internal/attention_tile_loops.h"
+#include "kernels/internal/attention_fp32_elements.h"
 #include "kernels/internal/half.h"
 
 namespace espalier::kernels {
@@ -11,11 +11,7 @@ struct Generic {
   typedef uint32_t Words __attribute__((vector_size(16)));
   typedef uint64_t Long __attribute__((vector_size(16)));
   using Mask = Int;  // all bits of a lane
-  using Element = float;
-  static constexpr int kLanes = 4, kGroup = 1, kBlockRows = 4;
-
-  static void begin() {}
-  static void end() {}
+  static constexpr int kLanes = 4, kBlockRows = 4;
 
   static Float zero() { return Float{}; }
   static Float set(float x) { return Float{x, x, x, x}; }
@@ -98,23 +94,10 @@ struct Generic {
   }
 
   static Float dot(Float sum, Int a, Int b) { return fma(reinterpret_cast<Float>(a), reinterpret_cast<Float>(b), sum); }
-  static Float load_elements(const float* p) { return load(p); }
-  static void store_elements(float* p, Float x) { store(p, x); }
-  static void store_two_rows(void* tile, int64_t key, int64_t lane, Float x, Float y) {
-    float* const row = static_cast<float*>(tile) + key * kTile + lane;
-    store(row, x);
-    store(row + kTile, y);
-  }
-  static void store_interleaved(void* tile, int64_t key, int64_t lane, Float x, Float y) {
-    store_two_rows(tile, key, lane, x, y);
-  }
-  static void multiply(float* c, const void* a, const void* b, int64_t m, int64_t n, int64_t k, bool accumulate) {
-    tile_loops::multiply<Generic>(c, a, b, m, n, k, accumulate);
-  }
 };
 
 }  // namespace
 
-const TileOps kGenericTileOps = tile_loops::make_table<Generic>();
+const TileOps kGenericTileOps = tile_loops::make_table<Fp32Elements<Generic>>();
 
 }  // namespace espalier::kernels

@@ -1,7 +1,7 @@
 // Attention's tile operations with NEON, elements fp32.
 #include <arm_neon.h>
 
-#include "kernels/internal/attention_tile_loops.h"
+#include "kernels/internal/attention_fp32_elements.h"
 
 namespace espalier::kernels {
 namespace {
@@ -10,11 +10,7 @@ struct NeonFloat {
   using Float = float32x4_t;
   using Int = uint32x4_t;
   using Mask = uint32x4_t;  // all bits of a lane
-  using Element = float;
-  static constexpr int kLanes = 4, kGroup = 1, kBlockRows = 4;
-
-  static void begin() {}
-  static void end() {}
+  static constexpr int kLanes = 4, kBlockRows = 4;
 
   static Float zero() { return vdupq_n_f32(0); }
   static Float set(float x) { return vdupq_n_f32(x); }
@@ -89,23 +85,10 @@ struct NeonFloat {
   static Float dot(Float sum, Int a, Int b) {
     return vfmaq_f32(sum, vreinterpretq_f32_u32(a), vreinterpretq_f32_u32(b));
   }
-  static Float load_elements(const float* p) { return load(p); }
-  static void store_elements(float* p, Float x) { store(p, x); }
-  static void store_two_rows(void* tile, int64_t key, int64_t lane, Float x, Float y) {
-    float* const row = static_cast<float*>(tile) + key * kTile + lane;
-    store(row, x);
-    store(row + kTile, y);
-  }
-  static void store_interleaved(void* tile, int64_t key, int64_t lane, Float x, Float y) {
-    store_two_rows(tile, key, lane, x, y);
-  }
-  static void multiply(float* c, const void* a, const void* b, int64_t m, int64_t n, int64_t k, bool accumulate) {
-    tile_loops::multiply<NeonFloat>(c, a, b, m, n, k, accumulate);
-  }
 };
 
 }  // namespace
 
-const TileOps kNeonTileOps = tile_loops::make_table<NeonFloat>();
+const TileOps kNeonTileOps = tile_loops::make_table<Fp32Elements<NeonFloat>>();
 
 }  // namespace espalier::kernels
