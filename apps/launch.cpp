@@ -54,11 +54,20 @@ void record_crash(const launch::Incident& incident) {
   }
 }
 
+// Whether the run can be divided over so many ranks; nothing if the check has been killed.
+std::optional<bool> fits_ranks(const Words& words, int64_t num_ranks, int64_t ranks_of_node) {
+  constexpr int kMostTries = 3;
+  for (int attempt = 0; attempt < kMostTries; ++attempt) {
+    const int code = check_training(words, {.ranks_of_node = ranks_of_node, .num_ranks = num_ranks, .is_silent = true});
+    if (code < 128) return code == 0;
+  }
+  return std::nullopt;
+}
+
 // Whether the run can be divided over any number of machines from --nnodes MIN:MAX.
 bool fits_some_machines(const Words& words, const launch::LaunchOptions& options) {
   for (int64_t count = options.max_nodes; count >= options.min_nodes; --count)
-    if (check_training(words, {.num_nodes = count, .ranks_of_node = options.num_local_ranks, .is_silent = true}) == 0)
-      return true;
+    if (fits_ranks(words, count * options.num_local_ranks, options.num_local_ranks).value_or(true)) return true;
   return false;
 }
 
@@ -68,11 +77,10 @@ void let_machines_change(const Words& words, const launch::LaunchOptions& option
   program.goes_on_after_stop = goes_on_where_it_stopped(words);
   program.fits = [words, ranks_of_node = options.num_local_ranks,
                   known = std::make_shared<std::map<int64_t, bool>>()](int64_t num_ranks) {
-    const auto [entry, is_new] = known->try_emplace(num_ranks);
-    if (is_new)
-      entry->second =
-          check_training(words, {.ranks_of_node = ranks_of_node, .num_ranks = num_ranks, .is_silent = true}) == 0;
-    return entry->second;
+    if (const auto entry = known->find(num_ranks); entry != known->end()) return entry->second;
+    const std::optional<bool> fits = fits_ranks(words, num_ranks, ranks_of_node);
+    if (fits) known->emplace(num_ranks, *fits);
+    return fits.value_or(true);  // no machine is left out for that: the ranks refuse what cannot be divided
   };
 }
 

@@ -1,56 +1,23 @@
 // A run on a changing number of machines (launchers, all on this one): one is lost for good, the others go on with the
 // same batch; one comes back, and is taken in. With --canonical-reduction to the bits of a run that was left alone.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <memory>
 
 #include "base/format.h"
 #include "tests/launch/launch_fixture.h"
+#include "tests/launch/launcher_process.h"
 
 namespace espalier::test {
 namespace elastic_test {
 
-// A launcher, its output in a file.
-class Machine {
+// The launcher of one machine, with one rank.
+class Machine : public LauncherProcess {
  public:
-  Machine(const std::string& log, const Words& arguments) : log_(log) {
-    std::fflush(nullptr);
-    const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    pid_ = fork();
-    if (pid_ != 0) {
-      close(file);
-      return;
-    }
-    dup2(file, STDOUT_FILENO);
-    dup2(file, STDERR_FILENO);
-    Words words = Words{ESPALIER_PROGRAM, "launch"} + arguments;
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    execv(ESPALIER_PROGRAM, pointers.data());
-    _exit(127);
-  }
-  ~Machine() { end(SIGKILL); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  using LauncherProcess::LauncherProcess;
 
-  void end(int signal) {
-    if (pid_ <= 0) return;
-    kill(pid_, signal);
-    waitpid(pid_, &status_, 0);
-    pid_ = -1;
-  }
-  bool runs() {
-    if (pid_ > 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
-    return pid_ > 0;
-  }
-  int exit_code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 1000 + WTERMSIG(status_); }
-  void send(int signal) const { kill(pid_, signal); }
-  std::string said() const { return read_file(log_); }
   int num_said(const std::string& part) const {
     const std::string text = said();
     int count = 0;
@@ -62,22 +29,11 @@ class Machine {
   static bool hosts_store(int port) {
     return std::system(concat("bash -c '</dev/tcp/127.0.0.1/", port, "' 2>/dev/null").c_str()) == 0;
   }
-  // Its rank, one on each machine.
+  // Its rank, one on each machine; 0 where there is none.
   pid_t rank() const {
-    std::ifstream children(concat("/proc/", pid_, "/task/", pid_, "/children"));
-    pid_t child = 0;
-    for (pid_t one = 0; children >> one;) {
-      std::ifstream file(concat("/proc/", one, "/environ"), std::ios::binary);
-      for (std::string entry; std::getline(file, entry, '\0');)
-        if (entry.starts_with("RANK=")) child = one;
-    }
-    return child;
+    const std::map<int64_t, pid_t> all = ranks();
+    return all.empty() ? 0 : all.begin()->second;
   }
-
- private:
-  std::string log_;
-  pid_t pid_ = -1;
-  int status_ = 0;
 };
 
 class Elastic : public testing::Test {

@@ -10,62 +10,13 @@
 
 #include "base/format.h"
 #include "tests/launch/launch_fixture.h"
+#include "tests/launch/launcher_process.h"
 
 namespace espalier::test {
 namespace restart_test {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-// The launcher, its stderr in a file.
-class Launch {
- public:
-  Launch(const std::string& log, const Words& arguments) : log_(log) {
-    std::fflush(nullptr);
-    pid_ = fork();
-    if (pid_ != 0) return;
-    const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    dup2(file, STDOUT_FILENO);
-    dup2(file, STDERR_FILENO);
-    Words words = Words{ESPALIER_PROGRAM, "launch"} + arguments;
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    execv(ESPALIER_PROGRAM, pointers.data());
-    _exit(127);
-  }
-  ~Launch() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Launch(const Launch&) = delete;
-  Launch& operator=(const Launch&) = delete;
-
-  bool runs() {
-    if (pid_ > 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
-    return pid_ > 0;
-  }
-  int exit_code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 1000 + WTERMSIG(status_); }
-  std::string said() const { return read_file(log_); }
-
-  // Processes of the ranks by rank.
-  std::map<int64_t, pid_t> ranks() const {
-    std::map<int64_t, pid_t> found;
-    std::ifstream children(concat("/proc/", pid_, "/task/", pid_, "/children"));
-    for (pid_t child = 0; children >> child;) {
-      std::ifstream file(concat("/proc/", child, "/environ"), std::ios::binary);
-      for (std::string entry; std::getline(file, entry, '\0');)
-        if (entry.starts_with("RANK=")) found[std::stoll(entry.substr(5))] = child;
-    }
-    return found;
-  }
-
- private:
-  std::string log_;
-  pid_t pid_ = -1;
-  int status_ = 0;
-};
 
 size_t count(const std::string& text, const std::string& part) {
   size_t found = 0;
@@ -91,7 +42,7 @@ class RandomKills {
   }
 
   void let_alone() {
-    Launch straight(folder_ / "straight.log", launch_ + run_ + Words{"--save", folder_ / "straight"});
+    LauncherProcess straight(folder_ / "straight.log", launch_ + run_ + Words{"--save", folder_ / "straight"});
     ASSERT_TRUE(wait_until(300, [&] { return !straight.runs(); }));
     ASSERT_EQ(straight.exit_code(), 0) << straight.said();
   }
@@ -100,8 +51,9 @@ class RandomKills {
   template <class AfterKill>
   void kill_ranks(const AfterKill& after_kill) {
     std::mt19937 random(std::random_device{}());
-    Launch killed(folder_ / "killed.log", launch_ + Words{"--max-restarts", std::to_string(kills_)} + run_ +
-                                              Words{"--save", folder_ / "killed", "--load", folder_ / "killed"});
+    LauncherProcess killed(folder_ / "killed.log",
+                           launch_ + Words{"--max-restarts", std::to_string(kills_)} + run_ +
+                               Words{"--save", folder_ / "killed", "--load", folder_ / "killed"});
     for (int number = 0; number < kills_; ++number) {
       std::map<int64_t, pid_t> ranks;
       ASSERT_TRUE(wait_until(60, [&] { return (ranks = killed.ranks()).size() == kRanks || !killed.runs(); }));
@@ -280,10 +232,11 @@ TEST(Restart, TheSameErrorAtTheSameStepEndsTheRunWithAPageOfItsCause) {
 TEST(Restart, WithoutRestartsTheCulpritIsTheRootCauseAndItsCodeIsReturned) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
-  Launch launch(folder / "log",
-                Words{"--nproc-per-node", "3", "--shutdown-timeout", "10", "train", "gpt"} + tiny_run(folder / "data") +
-                    Words{"--train-samples", "6000000", "--lr-decay-samples", "6000000", "--global-batch-size", "6",
-                          "--save", folder / "run", "--save-interval", "100000", "--num-threads", "1"});
+  LauncherProcess launch(folder / "log",
+                         Words{"--nproc-per-node", "3", "--shutdown-timeout", "10", "train", "gpt"} +
+                             tiny_run(folder / "data") +
+                             Words{"--train-samples", "6000000", "--lr-decay-samples", "6000000", "--global-batch-size",
+                                   "6", "--save", folder / "run", "--save-interval", "100000", "--num-threads", "1"});
   ASSERT_TRUE(wait_until(120, [&] { return num_records(folder / "run") > 2 || !launch.runs(); }));
   ASSERT_TRUE(launch.runs()) << launch.said();
   const std::map<int64_t, pid_t> ranks = launch.ranks();
