@@ -148,5 +148,41 @@ TEST_F(Slurm, ARequeuedJobGoesOn) {
   EXPECT_TRUE(comes_to(job, "CANCELLED", 60));
 }
 
+// Tasks of one job share a curation; requeued in the middle of it, they resume. The outputs are those of one process.
+TEST_F(Slurm, TasksThatAreRequeuedCurateToTheBytesOfOneProcess) {
+  const std::string root = std::filesystem::current_path();
+  const Words documents = split(strip(read_file(root + "/tests/data/owt-20.jsonl")), '\n');
+  std::ofstream input(folder_ / "crawl.jsonl");
+  for (int copy = 0; copy < 400; ++copy)  // three times the same 133
+    for (const std::string& line : documents)
+      input << line.substr(0, line.size() - 2) << " Copy " << copy % 133 << ".\"}\n";
+  input.close();
+  const auto recipe = [&](const std::string& name) {
+    const std::string path = folder_ / (name + ".toml");
+    write_file_atomically(
+        path, concat("[output]\nfolder = \"", folder_ / name, "\"\ntokenizer = \"", root,
+                     "/tests/data/gpt2-tiny/vocab.json\"\n[run]\nshard = \"512KiB\"\nworkers = 1\n[[source]]\nname = ",
+                     "\"crawl\"\nfiles = [\"", folder_ / "crawl.jsonl",
+                     "\"]\n[[step]]\nname = \"language\"\nkeep = [\"en\"]\n[[step]]\nname = \"exact\"\n",
+                     "[[step]]\nname = \"gopher\"\n[[step]]\nname = \"pii\"\n"));
+    return path;
+  };
+  const Shell alone = shell(folder_, "espalier curate " + recipe("alone"));
+  ASSERT_EQ(alone.exit_code, 0) << alone.errors;
+  EXPECT_NE(alone.errors.find("exact: 8,000 in, 2,660 out"), std::string::npos) << alone.errors;
+
+  const std::string job = submit("", "curate " + recipe("shared"));
+  const std::string count = concat("test $(find ", folder_ / "shared/work", " -type f | wc -l) -ge 8");
+  ASSERT_TRUE(wait_until(60, [&] { return shell(folder_, count).exit_code == 0; })) << said();
+  EXPECT_EQ(shell(folder_, "scontrol requeue " + job).exit_code, 0);
+  ASSERT_TRUE(comes_to(job, "COMPLETED", 180)) << field(job, "JobState") << said();
+  EXPECT_EQ(field(job, "Restarts"), "1");
+  for (const char* file : {"documents.jsonl", "documents_text_document.bin", "documents_text_document.idx", "fates"}) {
+    const Shell compared =
+        shell(folder_, concat("diff -rq ", folder_ / "alone/", file, " ", folder_ / "shared/", file));
+    EXPECT_EQ(compared.exit_code, 0) << compared.output << compared.errors << said();
+  }
+}
+
 }  // namespace slurm_test
 }  // namespace espalier::test
