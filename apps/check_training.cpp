@@ -1,8 +1,8 @@
 #include "check_training.h"
 
 #include <fcntl.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 

@@ -223,13 +223,13 @@ def training_flags(arguments, precision, length, batch, processes=1):
         --eval-iters 0""".split() + (["--bf16"] if precision == "bf16" else [])
 
 
-def train_espalier(arguments, precision, length, steps, batch=MICRO_BATCH, launch=()):
-    """`launch`: words between `espalier` and `train` that start several processes."""
+def train_espalier(arguments, precision, length, steps, batch=MICRO_BATCH, launch=(), more=()):
+    """`launch`: words between `espalier` and `train` that start several processes; `more`: further options."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     folder = pathlib.Path(arguments.work) / "tensorboard"
     shutil.rmtree(folder, ignore_errors=True)
     flags = training_flags(arguments, precision, length, batch, int(launch[-1]) if launch else 1)
-    command = [BIN / "espalier", *launch, "train", "gpt", *flags, "--train-iters", steps, "--log-interval", 1,
+    command = [BIN / "espalier", *launch, "train", "gpt", *flags, *more, "--train-iters", steps, "--log-interval", 1,
                "--tensorboard-dir", folder, "--log-timers-to-tensorboard"]
     # Ranks divide the cores among themselves where nothing is set.
     run = Run(command, **({} if launch else {"OMP_NUM_THREADS": str(arguments.threads)}))
@@ -322,19 +322,22 @@ def parallel(arguments):
     """Two data-parallel processes of one thread against one process of two, bf16; the threads are the machine's."""
     write_tokens(f"{arguments.work}/tokens")
     count = arguments.threads
-    launches = {"one process": [], f"{count} processes": ["launch", "--standalone", "--nproc-per-node", str(count)]}
+    several = ["launch", "--standalone", "--nproc-per-node", str(count)]
+    ways = {"one process": ([], []), f"{count} processes": (several, []),
+            f"{count} processes, ZeRO 1": (several, ["--use-distributed-optimizer"])}
     rows = []
     for tokens, rounds, steps in QUICK_PARALLELS if arguments.quick else PARALLELS:
-        seconds = {name: [] for name in launches}
+        seconds = {name: [] for name in ways}
         for number in range(rounds):
-            for name, launch in launches.items():
+            for name, (launch, flags) in ways.items():
                 batch = max(tokens // PARALLEL_LENGTH, count)
                 say(f"parallel: {batch * PARALLEL_LENGTH} tokens, round {number + 1} of {rounds}, {name}")
-                times, _ = train_espalier(arguments, "bf16", PARALLEL_LENGTH, steps, batch, launch)
+                times, _ = train_espalier(arguments, "bf16", PARALLEL_LENGTH, steps, batch, launch, flags)
                 seconds[name].append(statistics.median(times[min(WARM_UP, steps - 1):]))
-        one, many = (statistics.median(values) for values in seconds.values())
+        one, many, divided = (statistics.median(values) for values in seconds.values())
         rows.append({"tokens": tokens, "one_tokens_per_s": tokens / one, "many_tokens_per_s": tokens / many,
-                     "share": one / many, "seconds_per_step": seconds})
+                     "share": one / many, "zero_1_tokens_per_s": tokens / divided, "zero_1_share": one / divided,
+                     "seconds_per_step": seconds})
     return {"shape": arguments.shape, "processes": count, "rows": rows}
 
 
@@ -416,10 +419,11 @@ def print_options(part):
 
 def print_parallel(part):
     print(f"\n{part['processes']} processes of one thread against one process of {part['processes']}, bf16, data parallel"
-          f"\n  {'tokens a step':>14}{'one, tokens/s':>15}{'several, tokens/s':>19}{'share':>8}")
+          f"\n  {'tokens a step':>14}{'one, tokens/s':>15}{'several, tokens/s':>19}{'share':>8}"
+          f"{'ZeRO 1, tokens/s':>18}{'share':>8}")
     for row in part["rows"]:
         print(f"  {row['tokens']:>14}{row['one_tokens_per_s']:>15.0f}{row['many_tokens_per_s']:>19.0f}"
-              f"{row['share']:>8.3f}")
+              f"{row['share']:>8.3f}{row['zero_1_tokens_per_s']:>18.0f}{row['zero_1_share']:>8.3f}")
 
 
 def print_pipeline(part):
