@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "base/error.h"
 #include "kernels/internal/row_dispatch.h"
 
@@ -17,19 +18,24 @@ struct Tile {
   int64_t first = 0, count = 0;
 };
 
-// Neighbours of one sequence together.
-std::vector<Tile> tiles_of(const std::vector<PagedToken>& tokens) {
+// Neighbours of one sequence together, at most so many.
+std::vector<Tile> tiles_of(const std::vector<PagedToken>& tokens, int64_t most) {
   std::vector<Tile> tiles;
-  const int64_t count = static_cast<int64_t>(tokens.size());
-  for (int64_t first = 0; first < count;) {
-    int64_t alike = 1;
-    while (alike < kPagedTile && first + alike < count &&
-           tokens[static_cast<size_t>(first + alike)].pages == tokens[static_cast<size_t>(first)].pages)
-      ++alike;
-    tiles.push_back({first, alike == kPagedTile ? alike : 1});
-    first += tiles.back().count;
+  for (size_t token = 0; token < tokens.size(); ++token) {
+    const bool is_new = tiles.empty() || tiles.back().count == most || tokens[token].pages != tokens[token - 1].pages;
+    if (is_new) tiles.push_back({static_cast<int64_t>(token), 0});
+    ++tiles.back().count;
   }
   return tiles;
+}
+
+// work(tile, head), in parallel. Tiles inside heads: neighbours read the same keys and values.
+template <class Work>
+void for_each_tile(const std::vector<Tile>& tiles, int64_t num_heads, const Work& work) {
+  const int64_t num_tiles = static_cast<int64_t>(tiles.size());
+  at::parallel_for(0, num_tiles * num_heads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) work(tiles[static_cast<size_t>(i % num_tiles)], i / num_tiles);
+  });
 }
 
 std::vector<PagedToken> tokens_of(const tensor::AttentionContext& context) {
@@ -78,15 +84,17 @@ at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionC
       .soft_cap = static_cast<float>(context.soft_cap)};
   const TypedRowKernels& kernels = row_kernels(qkv.scalar_type());
   if (parts > heads.per_group()) kernels.append_to_pages(args, 0, qkv.size(0));
-  const std::vector<Tile> tiles = tiles_of(tokens);
-  const int64_t num_tiles = static_cast<int64_t>(tiles.size());
-  // Tiles inside heads: neighbours read the same keys and values.
-  at::parallel_for(0, num_tiles * heads.queries, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const Tile& tile = tiles[static_cast<size_t>(i % num_tiles)];
-      kernels.paged_attention(args, tile.first, tile.count, i / num_tiles);
-    }
-  });
+#ifndef __aarch64__
+  if (qkv.scalar_type() == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16) {
+    const int64_t most = std::max<int64_t>(1, avx512bf16::kPagedRows / heads.per_group());
+    for_each_tile(tiles_of(tokens, most), heads.groups, [&](const Tile& tile, int64_t group) {
+      avx512bf16::paged_attention_bf16(args, tile.first, tile.count, group);
+    });
+    return result;
+  }
+#endif
+  for_each_tile(tiles_of(tokens, kPagedTile), heads.queries,
+                [&](const Tile& tile, int64_t head) { kernels.paged_attention(args, tile.first, tile.count, head); });
   return result;
 }
 

@@ -203,10 +203,8 @@ void attend_to_pages(const PagedAttention& args, int64_t first_token, int64_t he
 
 template <class V, class T>
 void paged_attention(const PagedAttention& args, int64_t first, int64_t count, int64_t head) {
-  if (count == kPagedTile)
-    attend_to_pages<V, T, kPagedTile>(args, first, head);
-  else
-    attend_to_pages<V, T, 1>(args, first, head);
+  if (count == kPagedTile) return attend_to_pages<V, T, kPagedTile>(args, first, head);
+  for (int64_t token = first; token < first + count; ++token) attend_to_pages<V, T, 1>(args, token, head);
 }
 
 }  // namespace espalier::kernels

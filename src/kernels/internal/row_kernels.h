@@ -244,7 +244,7 @@ struct TypedRowKernels {
   OptimizerKernels update;
   void (*row_product)(const RowProduct&, int64_t block);
   void (*append_to_pages)(const PagedAttention&, int64_t first, int64_t last);
-  // Of `count` tokens (1 or kPagedTile) of one sequence from `first` on, and one query head.
+  // Of `count` tokens (at most kPagedTile) of one sequence from `first` on, and one query head.
   void (*paged_attention)(const PagedAttention&, int64_t first, int64_t count, int64_t head);
   void (*column_sums)(const void* x, int64_t columns, int64_t first, int64_t last, float* sums);
   void (*round_row)(const float* values, int64_t count, void* rounded);  // to the compute type
@@ -288,6 +288,9 @@ const RowKernels& row_kernels();
 }
 namespace avx512bf16 {
 void row_product_bf16(const RowProduct& product, int64_t block);
-}
+// Of `count` tokens of one sequence from `first` on, and the query heads of one group, kPagedRows rows at a time.
+inline constexpr int64_t kPagedRows = 16;
+void paged_attention_bf16(const PagedAttention& args, int64_t first, int64_t count, int64_t group);
+}  // namespace avx512bf16
 
 }  // namespace espalier::kernels
