@@ -156,6 +156,13 @@ bool lock(int descriptor, const fs::path& path) {
 }  // namespace
 
 PendingFile::PendingFile(const fs::path& path) : path_(path), temporary_(path.string() + ".tmp") {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::fifo || type == fs::file_type::socket || type == fs::file_type::character ||
+      type == fs::file_type::block)
+    throw UserError(concat("'", path.string(), "' is ", kind_of_no_file(type), ", and a file would take its place. ",
+                           "Give another name."),
+                    ExitCode::kCannotCreate);
   for (;;) {
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (descriptor_ < 0) fail("create", temporary_, errno);

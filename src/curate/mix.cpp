@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostGroups = 1000;
+constexpr const char* kManifest = "manifest.txt";
 constexpr const char* kFinishLock = "work.lock";  // beside the work folder: held by who begins or ends it
 
 // What the work of this recipe is known by. The number is that of the format of what lies there.
@@ -95,7 +96,7 @@ class Groups {
   void write_manifest() const {
     std::string files;
     for (const GroupTally& group : tallies_) files += group.file + "\n";
-    write_file_atomically(folder_ / "manifest.txt", files);
+    write_file_atomically(folder_ / kManifest, files);
   }
   // The value of a partition is that of its documents, letter by letter; that of a file is what its name may be.
   size_t index_of(const Document& document) {
@@ -175,12 +176,12 @@ void write_documents(const RunPlan& plan, const RunResult& result, Groups& group
 std::set<std::string> names_made_in(const fs::path& folder) {
   const fs::path report = folder / "report.json";
   if (!fs::exists(report)) return {};
-  std::set<std::string> names = {"fates",       "report.json",     "report.md",        "report.html",
-                                 "recipe.toml", "train-files.txt", "train-splits.txt", "valid-splits.txt"};
+  std::set<std::string> names = {"fates",           "report.json",      "report.md",       "report.html", "recipe.toml",
+                                 "train-files.txt", "train-splits.txt", "valid-splits.txt", kManifest};
   const auto json = parse_json<nlohmann::ordered_json>(read_file(report), report.string());
   read_fields(concat("'", report.string(), "'"), [&] {
     for (const nlohmann::ordered_json& output : json.at("outputs")) {
-      names.insert(output.at("file").get<std::string>());
+      names.insert(*fs::path(output.at("file").get<std::string>()).begin());  // of partitions, their folder
       for (const char* end : {".bin", ".idx", ".meta.json"})
         names.insert(concat(output.at("name").get<std::string>(), "_text_document", end));
     }
@@ -188,7 +189,7 @@ std::set<std::string> names_made_in(const fs::path& folder) {
   return names;
 }
 
-// Files and folders of `from` into `to`, in the place of those that a curation has made there.
+// Files and folders of `from` into `to`, in the place of all that a curation has made there.
 void move_all(const fs::path& from, const fs::path& to) {
   const std::set<std::string> replaceable = names_made_in(to);
   std::vector<fs::path> strangers;
@@ -202,6 +203,8 @@ void move_all(const fs::path& from, const fs::path& to) {
                            "move it away, and the same command finishes"),
                     ExitCode::kCannotCreate);
   const UninterruptedSteps together;
+  for (const std::string& name : replaceable)
+    if (!fs::exists(from / name)) fs::remove_all(to / name);
   fs::rename(from / "report.json", to / "report.json");  // first: if a kill follows, it says what has been made here
   for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
     const fs::path target = to / entry.path().filename();
@@ -304,7 +307,8 @@ void check_strangers(const Recipe& recipe, const fs::path& work, Problems& probl
         problems.add("[[source]] ", source.name, ": ", file, " is an output of the curation in ", folder.string(),
                      ", which this one would replace; give another folder");
   if (!fs::exists(folder / "report.json", error)) {
-    std::vector<std::string> names = {"fates", "report.md", "report.html", "train-files.txt"};
+    std::vector<std::string> names = {"fates", "report.md", "report.html", "train-files.txt", kManifest};
+    if (recipe.mix) names.insert(names.end(), {"train-splits.txt", "valid-splits.txt"});
     if (recipe.output.by.empty()) names.push_back(recipe.output.file_of("documents"));
     for (const std::string& name : names)
       if (fs::exists(folder / name, error)) found.push_back((folder / name).string());

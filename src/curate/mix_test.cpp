@@ -416,6 +416,32 @@ TEST(CurateMix, IsMadeOnceOnly) {
 }
 
 // Files that no curation has made, under names that this one needs.
+TEST(CurateMix, OverwritingLeavesNothingOfWhatWasThere) {
+  TestFolder folder;
+  const std::string file = write_corpus(folder), first = test::read_text(file);
+  std::string second = first;
+  for (const auto& [from, to] : {std::pair("by = \"kind\"\n", ""), std::pair("least = 100", "least = 2000")})
+    second.replace(second.find(from), std::string(from).size(), to);
+  write_text(file, second);
+  make(file, 2);
+  const auto expected = files_of(folder / "mix");
+  ASSERT_TRUE(expected.contains("documents.jsonl.zst"));
+  std::filesystem::remove_all(folder / "mix");
+  write_text(file, first);
+  make(file, 2);
+  ASSERT_TRUE(std::filesystem::exists(folder / "mix/k0.jsonl.zst"));
+  write_text(folder / "mix/notes", "mine");
+  write_text(file, second);
+  Problems problems;
+  Recipe recipe = read_recipe(file, problems);
+  check_folder(recipe, /*overwrite=*/true, problems);
+  problems.raise();
+  make_mix(recipe, /*overwrite=*/true);
+  auto found = files_of(folder / "mix");
+  EXPECT_EQ(found.extract("notes").mapped(), "mine");
+  EXPECT_TRUE(found == expected);
+}
+
 TEST(CurateMix, ReplacesNobodyElsesFiles) {
   TestFolder folder;
   const std::string file = write_corpus(folder);
