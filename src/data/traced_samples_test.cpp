@@ -64,14 +64,13 @@ std::unique_ptr<const SentenceDataset> open_sentences(const fs::path& folder, co
   data.sequence_length = one["sequence_length"];
   data.seed = one["seed"];
   data.train_samples = one["num_samples"];
-  return SentenceDataSets::open_train(
-      data, {.model = one["model"] == "t5" ? SentenceModel::kT5 : SentenceModel::kBert,
-             .sequence_length = one["sequence_length"],
-             .decoder_sequence_length = one["decoder_sequence_length"],
-             .mask_probability = one["mask_prob"],
-             .short_probability = one["short_seq_prob"],
-             .binary_head = one["binary_head"],
-             .vocabulary = vocabulary});
+  return SentenceDataSets::open_train(data, {.model = one["model"] == "t5" ? SentenceModel::kT5 : SentenceModel::kBert,
+                                             .sequence_length = one["sequence_length"],
+                                             .decoder_sequence_length = one["decoder_sequence_length"],
+                                             .mask_probability = one["mask_prob"],
+                                             .short_probability = one["short_seq_prob"],
+                                             .binary_head = one["binary_head"],
+                                             .vocabulary = vocabulary});
 }
 
 // What upstream masked in a sample of BERT, put back; without padding.
@@ -194,8 +193,8 @@ TEST(TracedSamples, PairsAreWhereUpstreamLaidThem) {
     const TokenStore inputs(prefix + kInputsEnding), targets(prefix + kTargetsEnding);
     DataSetOptions options;
     options.train_weighted_split_paths = {
-        concat("train: 1 0:",
-               format_shortest(one["end"].get<double>() / static_cast<double>(inputs.num_sequences())), " ", prefix)};
+        concat("train: 1 0:", format_shortest(one["end"].get<double>() / static_cast<double>(inputs.num_sequences())),
+               " ", prefix)};
     options.sequence_length = one["sequence_length"];
     options.train_samples = one["num_samples"];
     options.seed = one["seed"];
@@ -206,7 +205,8 @@ TEST(TracedSamples, PairsAreWhereUpstreamLaidThem) {
     for (int64_t row = 0; 2 * row < static_cast<int64_t>(rows.size()); ++row) {
       std::vector<Ids> expected, found;  // is a target, pair, offset, length, at
       int64_t at = 0;
-      for (int64_t place = rows[static_cast<size_t>(2 * row)]; place < rows[static_cast<size_t>(2 * row) + 1]; ++place) {
+      for (int64_t place = rows[static_cast<size_t>(2 * row)]; place < rows[static_cast<size_t>(2 * row) + 1];
+           ++place) {
         const int64_t pair = order[static_cast<size_t>(place)];
         for (const TokenStore* store : {&inputs, &targets}) {
           expected.push_back({store == &targets, pair, 0, store->size(pair), at});

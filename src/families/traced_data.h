@@ -16,8 +16,8 @@ std::string untraced(const config::RunConfig& run);
 
 // What training reads: the same samples at the same numbers. `tokenizer` is called where ids of the vocabulary are part
 // of how samples are made. CHECKs that the run is traced.
-std::unique_ptr<const data::SampleSource> open_traced(const config::RunConfig& run,
-                                                      const std::function<std::unique_ptr<text::Tokenizer>()>& tokenizer);
+std::unique_ptr<const data::SampleSource> open_traced(
+    const config::RunConfig& run, const std::function<std::unique_ptr<text::Tokenizer>()>& tokenizer);
 
 // Each sample's hash of the run's records is of its ids and their last label alone (data/sample_hash.h), so that it can
 // be had from these samples.

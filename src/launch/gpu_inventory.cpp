@@ -46,8 +46,8 @@ bool find_all(void* library, Nvml& nvml) {
          find(library, "nvmlErrorString", nvml.error_text) &&
          find(library, "nvmlSystemGetDriverVersion", nvml.driver) &&
          find(library, "nvmlDeviceGetCount_v2", nvml.count) &&
-         find(library, "nvmlDeviceGetHandleByIndex_v2", nvml.device) &&
-         find(library, "nvmlDeviceGetName", nvml.name) && find(library, "nvmlDeviceGetMemoryInfo", nvml.memory);
+         find(library, "nvmlDeviceGetHandleByIndex_v2", nvml.device) && find(library, "nvmlDeviceGetName", nvml.name) &&
+         find(library, "nvmlDeviceGetMemoryInfo", nvml.memory);
 }
 
 // Of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024": the word that is digits

@@ -9,7 +9,7 @@
 namespace espalier::launch {
 
 struct GpuInfo {
-  std::string name;        // "NVIDIA H100 80GB HBM3"
+  std::string name;         // "NVIDIA H100 80GB HBM3"
   double memory_bytes = 0;  // in all
   double used_bytes = 0;    // by whoever
   bool operator==(const GpuInfo&) const = default;

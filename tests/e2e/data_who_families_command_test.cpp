@@ -1,5 +1,5 @@
-// `espalier data who` and `data where` for BERT, T5 and packed pairs: against the samples as `data sample` shows them and
-// the bytes of the token files.
+// `espalier data who` and `data where` for BERT, T5 and packed pairs: against the samples as `data sample` shows them
+// and the bytes of the token files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,11 +24,12 @@ class DataWhoFamilies : public Command {
                   data("megatron_tokenizers/bert_lower/vocab.txt"), " ");
   }
   std::string bpe() const {
-    return concat(" --tokenizer-type GPT2BPETokenizer --vocab-file ", data("gpt2-tiny/vocab.json"), " --merge-file ", data("gpt2-tiny/merges.txt"), " ");
+    return concat(" --tokenizer-type GPT2BPETokenizer --vocab-file ", data("gpt2-tiny/vocab.json"), " --merge-file ",
+                  data("gpt2-tiny/merges.txt"), " ");
   }
   std::string sentences() const {
-    return concat("espalier preprocess --split-sentences --input ", data("owt-20.jsonl"), " --output-prefix owt", words(),
-                  " 2>/dev/null; ");
+    return concat("espalier preprocess --split-sentences --input ", data("owt-20.jsonl"), " --output-prefix owt",
+                  words(), " 2>/dev/null; ");
   }
   // Four steps of 8 samples are trained, six are to come.
   std::string train(const std::string& family, const std::string& more) const {
@@ -41,8 +42,8 @@ class DataWhoFamilies : public Command {
   }
   // Of all ten steps, in the order of the samples.
   std::vector<Json> who(const std::string& words = "") const {
-    const Outcome outcome = bash(
-        concat("for step in $(seq 1 10); do espalier data who --run run --step $step --json ", words, " || exit; done"));
+    const Outcome outcome = bash(concat("for step in $(seq 1 10); do espalier data who --run run --step $step --json ",
+                                        words, " || exit; done"));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
     const std::vector<Json> all = lines(outcome.output);
     EXPECT_EQ(all.size(), 80u);
@@ -95,10 +96,12 @@ class DataWhoFamilies : public Command {
 
 // A place of the text is a token of a document, or one that stands for it (masked), or [CLS] or [SEP].
 TEST_F(DataWhoFamilies, SentencesOfBertAreInTheirPlaces) {
-  ASSERT_EQ(bash(sentences() + train("bert", concat("--seq-length 48 --data-path owt_text_sentence ", words()))).exit_code,
-            0);
-  const Outcome shown = bash(concat("espalier data sample bert --data-path owt_text_sentence --split 90,10,0 ",
-                                    "--seq-length 48 --seed 5 --num-samples 80,8,8 --first 0 --count 80 --json ", words()));
+  ASSERT_EQ(
+      bash(sentences() + train("bert", concat("--seq-length 48 --data-path owt_text_sentence ", words()))).exit_code,
+      0);
+  const Outcome shown =
+      bash(concat("espalier data sample bert --data-path owt_text_sentence --split 90,10,0 ",
+                  "--seq-length 48 --seed 5 --num-samples 80,8,8 --first 0 --count 80 --json ", words()));
   ASSERT_EQ(shown.exit_code, 0) << shown.errors;
   const std::vector<Json> samples = lines(shown.output), all = who();
   ASSERT_EQ(samples.size(), all.size());
@@ -121,7 +124,8 @@ TEST_F(DataWhoFamilies, SentencesOfBertAreInTheirPlaces) {
   }
   for (const int64_t document : {0, 5, 11}) expect_where(all, "", document, {"owt_text_sentence"});
   const Outcome text = bash(
-      "espalier data who --run run --step 2 --text 2>log; cat log; espalier data where --run run --document 5 2>/dev/null");
+      "espalier data who --run run --step 2 --text 2>log; cat log; espalier data where --run run --document 5 "
+      "2>/dev/null");
   EXPECT_NE(text.output.find("layout tp1pp1dp1"), std::string::npos) << text.output;
   EXPECT_NE(text.output.find(", sequence "), std::string::npos) << text.output;
   EXPECT_NE(text.output.find(": sequence "), std::string::npos) << text.output;
@@ -169,8 +173,9 @@ TEST_F(DataWhoFamilies, PairsAreFoundInBothFiles) {
                         train("gpt", concat("--objective multitask --seq-length 48 --data-path p3 ", bpe()))))
                 .exit_code,
             0);
-  const Outcome shown = bash(concat("espalier data sample gpt --objective multitask --data-path p3 --split 90,10,0 ",
-                                    "--seq-length 48 --seed 5 --num-samples 80,8,8 --first 0 --count 80 --json ", bpe()));
+  const Outcome shown =
+      bash(concat("espalier data sample gpt --objective multitask --data-path p3 --split 90,10,0 ",
+                  "--seq-length 48 --seed 5 --num-samples 80,8,8 --first 0 --count 80 --json ", bpe()));
   ASSERT_EQ(shown.exit_code, 0) << shown.errors;
   const std::vector<Json> samples = lines(shown.output), all = who("--text");
   ASSERT_EQ(samples.size(), all.size());
@@ -194,9 +199,12 @@ TEST_F(DataWhoFamilies, PairsAreFoundInBothFiles) {
     expect_where(all, "--file p3", pair, {"p3_inputs_document", "p3_targets_document"});
     expect_where(all, "--file p3_targets_document", pair, {"p3_targets_document"});
   }
-  const Outcome none = bash("espalier data where --run run --document 119; espalier data where --run run --document 120");
-  EXPECT_NE(none.errors.find("the training set reads documents 0 to 107 of that file"), std::string::npos) << none.errors;
-  EXPECT_NE(none.errors.find("p3_inputs_document has 120 documents, numbered from 0"), std::string::npos) << none.errors;
+  const Outcome none =
+      bash("espalier data where --run run --document 119; espalier data where --run run --document 120");
+  EXPECT_NE(none.errors.find("the training set reads documents 0 to 107 of that file"), std::string::npos)
+      << none.errors;
+  EXPECT_NE(none.errors.find("p3_inputs_document has 120 documents, numbered from 0"), std::string::npos)
+      << none.errors;
 }
 
 }  // namespace data_who_families_command_test

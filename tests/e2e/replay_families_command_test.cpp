@@ -1,5 +1,5 @@
-// `espalier replay` of BERT, T5 and packed pairs: runs that were killed and went on, to the bit; and what it says where a
-// bit of a checkpoint or a token of a document was changed on purpose.
+// `espalier replay` of BERT, T5 and packed pairs: runs that were killed and went on, to the bit; and what it says where
+// a bit of a checkpoint or a token of a document was changed on purpose.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,16 +23,17 @@ class ReplayFamilies : public Command {
                   data("megatron_tokenizers/bert_lower/vocab.txt"), " ");
   }
   std::string sentences() const {
-    return concat("espalier preprocess --split-sentences --input ", data("owt-20.jsonl"), " --output-prefix owt", words(),
-                  " 2>/dev/null; ");
+    return concat("espalier preprocess --split-sentences --input ", data("owt-20.jsonl"), " --output-prefix owt",
+                  words(), " 2>/dev/null; ");
   }
   // "train FAMILY ..." of 30 steps with dropout, saved every five.
   std::string train(const std::string& family_and_more) const {
-    return concat("train ", family_and_more,
-                  " --num-layers 2 --hidden-size 24 --num-attention-heads 3 --max-position-embeddings 48 "
-                  "--micro-batch-size 2 --global-batch-size 8 --train-iters 30 --lr 3e-3 --lr-decay-style constant "
-                  "--split 90,10,0 --eval-iters 1 --eval-interval 7 --num-threads 1 --seed 7 --save run --save-interval 5 "
-                  "--attention-dropout 0.1 --hidden-dropout 0.1 --log-level error ");
+    return concat(
+        "train ", family_and_more,
+        " --num-layers 2 --hidden-size 24 --num-attention-heads 3 --max-position-embeddings 48 "
+        "--micro-batch-size 2 --global-batch-size 8 --train-iters 30 --lr 3e-3 --lr-decay-style constant "
+        "--split 90,10,0 --eval-iters 1 --eval-interval 7 --num-threads 1 --seed 7 --save run --save-interval 5 "
+        "--attention-dropout 0.1 --hidden-dropout 0.1 --log-level error ");
   }
   std::string train_bert() const {
     return train(concat("bert --seq-length 48 --data-path owt_text_sentence ", words()));
@@ -90,7 +91,8 @@ class ReplayFamilies : public Command {
 TEST_F(ReplayFamilies, ABertThatWasKilledIsRepeatedToTheBit) {
   const Outcome outcome = bash(concat(sentences(), "espalier ", train_bert(), R"(& P=$!
     until [ -d run/step_00000005 ]; do sleep 0.01; done; kill -9 $P; wait $P
-    espalier )", train_bert(), "--load run"));
+    espalier )",
+                                      train_bert(), "--load run"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   expect_equal("tp1pp1dp1");
   expect_close("tp3");
@@ -115,13 +117,14 @@ TEST_F(ReplayFamilies, AT5WhoseRankWasKilledIsRepeatedToTheBit) {
 }
 
 TEST_F(ReplayFamilies, PackedPairsThatWereStoppedAreRepeatedToTheBit) {
-  const std::string bpe =
-      concat(" --tokenizer-type GPT2BPETokenizer --vocab-file ", data("gpt2-tiny/vocab.json"), " --merge-file ", data("gpt2-tiny/merges.txt"), " ");
+  const std::string bpe = concat(" --tokenizer-type GPT2BPETokenizer --vocab-file ", data("gpt2-tiny/vocab.json"),
+                                 " --merge-file ", data("gpt2-tiny/merges.txt"), " ");
   const std::string run = train(concat("gpt --objective multitask --seq-length 48 --data-path p3 ", bpe));
   const Outcome outcome = bash(concat(
       R"(awk 'BEGIN { srand(5); for (pair = 0; pair < 200; ++pair)
         printf "{\"inputs\": \"in w%d w%d\", \"targets\": \"out %d\"}\n", rand() * 50, rand() * 50, rand() * 9 }' >pairs.jsonl
-      )", "espalier preprocess --input pairs.jsonl --json-keys inputs targets --append-eod --output-prefix p3", bpe,
+      )",
+      "espalier preprocess --input pairs.jsonl --json-keys inputs targets --append-eod --output-prefix p3", bpe,
       "2>/dev/null; espalier ", run, "--exit-interval 8; espalier ", run, "--load run"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   const Json found = replay("--step 10");
@@ -167,8 +170,7 @@ TEST_F(ReplayFamilies, ATokenThatWasChangedIsNamedByRecordAndTensor) {
   ASSERT_EQ(bash(concat(sentences(), "espalier ", train_bert(), "--exit-interval 10")).exit_code, 0);
   replay("--step 8 --record eight.rec");
   // A token in the middle of the third sample of the step.
-  const Json who =
-      Json::parse(bash("espalier data who --run run --step 8 --json 2>/dev/null | sed -n 3p").output);
+  const Json who = Json::parse(bash("espalier data who --run run --step 8 --json 2>/dev/null | sed -n 3p").output);
   const Json& piece = who["pieces"][who["pieces"].size() / 2];
   const auto byte = piece["byte"].get<size_t>();
   const fs::path file = folder_ / "work/owt_text_sentence.bin";
@@ -185,25 +187,27 @@ TEST_F(ReplayFamilies, ATokenThatWasChangedIsNamedByRecordAndTensor) {
 
 // A retriever's loss is over a micro-batch of all replicas.
 TEST_F(ReplayFamilies, ARetrieverIsRepeatedOnlyWithAsManyBlocksToChooseFrom) {
-  const std::string make = concat(R"(awk 'BEGIN { srand(3); n = split("and arger aus brown adwjj ajvse apje", words, " ")
+  const std::string make =
+      concat(R"(awk 'BEGIN { srand(3); n = split("and arger aus brown adwjj ajvse apje", words, " ")
     for (d = 0; d < 60; ++d) {
       text = ""
       for (s = 0; s < 5; ++s) text = text "The " words[int(rand() * n) + 1] " " words[int(rand() * n) + 1] ". "
       printf "{\"text\": \"%s\", \"title\": \"%s\"}\n", text, words[d % n + 1] } }' >texts.jsonl; )",
-                                  "for key in text title; do espalier preprocess --input texts.jsonl --json-keys $key ",
-                                  "--output-prefix d $([ $key = text ] && echo --split-sentences)", words(),
-                                  "2>/dev/null || exit; done; ");
+             "for key in text title; do espalier preprocess --input texts.jsonl --json-keys $key ",
+             "--output-prefix d $([ $key = text ] && echo --split-sentences)", words(), "2>/dev/null || exit; done; ");
   const Outcome outcome = bash(concat(make, "espalier ",
                                       train(concat("ict --seq-length 32 --data-path d_text_sentence --titles-data-path "
-                                                   "d_title_document ", words())),
+                                                   "d_title_document ",
+                                                   words())),
                                       "--micro-batch-size 4 --eval-iters 0 --split 100,0,0"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_EQ(replay("--step 20")["equal"], true);
   const Outcome other = bash("espalier replay --load run --step 17 --layout dp2");
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_NE(other.errors.find("which were 4 (4 on each of 1) and would be 8 (4 on each of 2): that is another loss. Give "
-                              "-- --micro-batch-size 2."),
-            std::string::npos)
+  EXPECT_NE(
+      other.errors.find("which were 4 (4 on each of 1) and would be 8 (4 on each of 2): that is another loss. Give "
+                        "-- --micro-batch-size 2."),
+      std::string::npos)
       << other.errors;
   const Json found = replay("--step 17 --layout dp2 -- --micro-batch-size 2");
   EXPECT_EQ(found["equal"], true) << found;
