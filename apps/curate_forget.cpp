@@ -53,21 +53,16 @@ std::vector<SeenBy> find_readings(const std::vector<std::string>& runs, const cu
       log_warning(run, ": ", change, ": the steps that are told hold for the token files as they are now");
     for (const curate::ForgetResult::Place& place : result.removed) {
       if (place.token_document < 0) continue;
-      std::vector<int64_t> sources;
-      data::DocumentRange sequences{};
-      const auto& parts = samples.train().parts();
-      for (size_t at = 0; at < parts.size(); ++at) {
+      std::vector<data::TracedFile> files;
+      for (const data::TracedFile& file : samples.train().traced_files()) {
         std::error_code error;
-        if (!std::filesystem::equivalent(parts[at].store->prefix() + ".idx", place.token_prefix + ".idx", error))
-          continue;
-        sources.push_back(static_cast<int64_t>(at));
-        sequences = {parts[at].store->first_sequence(place.token_document),
-                     parts[at].store->first_sequence(place.token_document + 1)};
+        if (std::filesystem::equivalent(file.store->prefix() + ".idx", place.token_prefix + ".idx", error))
+          files.push_back(file);
       }
       SeenBy seen{run, place.number, {}};
       int64_t num_unread = 0;
-      if (!sources.empty())
-        for (const Sighting& sighting : find_sightings(samples, sources, sequences, num_unread))
+      if (!files.empty())
+        for (const Sighting& sighting : find_sightings(samples, files, place.token_document, num_unread))
           if (seen.steps.empty() || seen.steps.back().first != sighting.place.step)
             seen.steps.emplace_back(sighting.place.step, samples.fate(sighting.place.step));
       all.push_back(std::move(seen));

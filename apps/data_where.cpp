@@ -1,5 +1,7 @@
 // espalier data where: in which steps of a run a document was, or will be, seen.
+#include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "base/format.h"
 #include "base/log.h"
@@ -12,6 +14,7 @@ namespace espalier {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Words = std::vector<std::string>;
 
 struct WhereRequest {
   std::string run, file;
@@ -19,35 +22,36 @@ struct WhereRequest {
   bool json = false;
 };
 
-// The sources of the blend that read the file; more than one where it is named with several ranges.
-std::vector<int64_t> sources_of(const RunSamples& samples, const std::string& file) {
-  const auto& parts = samples.train().parts();
-  std::vector<int64_t> sources;
-  for (size_t at = 0; at < parts.size(); ++at)
-    if (file.empty() || parts[at].store->prefix() == file || samples.train().source_names()[at] == file)
-      sources.push_back(static_cast<int64_t>(at));
-  bool several = false;
-  for (const int64_t source : sources)
-    several = several || parts[static_cast<size_t>(source)].store->prefix() !=
-                             parts[static_cast<size_t>(sources[0])].store->prefix();
-  if (!sources.empty() && !several) return sources;
-  std::vector<std::string> names;
-  for (const auto& part : parts) names.push_back(part.store->prefix());
+using Files = std::vector<data::TracedFile>;
+
+// What the run reads under that name: a file may be named with several ranges, and a data set of pairs has two.
+Files files_of(const RunSamples& samples, const std::string& name) {
+  const Files all = samples.train().traced_files();
+  Files files;
+  for (const data::TracedFile& file : all)
+    if (name.empty() || file.store->prefix() == name || file.data_set == name ||
+        samples.train().source_names()[static_cast<size_t>(file.source)] == name)
+      files.push_back(file);
+  const bool several = std::any_of(files.begin(), files.end(), [&](const data::TracedFile& file) {
+    return file.data_set != files.front().data_set;
+  });
+  if (!files.empty() && !several) return files;
+  Words names;
+  for (const data::TracedFile& file : all) names.push_back(file.store->prefix());
   throw UserError(concat(several ? "the run reads several data sets. Choose one with --file: "
-                                 : concat("--file ", file, ": the run does not read it. It reads "),
+                                 : concat("--file ", name, ": the run does not read it. It reads "),
                          join(names, ", ")),
                   ExitCode::kUsage);
 }
 
-data::DocumentRange sequences_of(const data::TokenStore& store, int64_t document) {
+void check_document(const data::TokenStore& store, int64_t document) {
   if (document >= store.num_documents())
     throw UserError(concat("--document ", document, ": ", store.prefix(), " has ", format_count(store.num_documents()),
                            " documents, numbered from 0"),
                     ExitCode::kUsage);
-  return {store.first_sequence(document), store.first_sequence(document + 1)};
 }
 
-void print(const RunSamples& samples, const Sighting& seen, const WhereRequest& request) {
+void print(const RunSamples& samples, const Files& files, const Sighting& seen, const WhereRequest& request) {
   const std::string fate = samples.fate(seen.place.step);
   const data::SamplePiece& piece = seen.piece;
   if (request.json) {
@@ -61,30 +65,41 @@ void print(const RunSamples& samples, const Sighting& seen, const WhereRequest& 
     object["at"] = piece.at;
     return print_json(object);
   }
-  std::printf("step %lld (%s), sample %lld: %s: tokens %lld to %lld, at %lld of the sample\n",
-              static_cast<long long>(seen.place.step), fate.c_str(), static_cast<long long>(seen.place.sample),
-              to_text(seen.place).c_str(), static_cast<long long>(piece.offset),
-              static_cast<long long>(piece.offset + piece.length - 1), static_cast<long long>(piece.at));
+  const data::TokenStore& store = *piece.store;
+  const std::string text =
+      concat("step ", seen.place.step, " (", fate, "), sample ", seen.place.sample, ": ", to_text(seen.place), ": ",
+             store.num_sequences() == store.num_documents() ? "" : concat("sequence ", piece.sequence, ", "), "tokens ",
+             piece.offset, " to ", piece.offset + piece.length - 1,
+             files.size() > 1 ? concat(" of ", store.prefix()) : "", ", at ", piece.at, " of the sample\n");
+  std::fputs(text.c_str(), stdout);
 }
 
-std::string document_text(const data::TokenStore& store, int64_t document, const data::DocumentRange& sequences) {
-  int64_t tokens = 0;
-  for (int64_t sequence = sequences.begin; sequence < sequences.end; ++sequence) tokens += store.size(sequence);
-  return concat("document ", document, " of ", store.prefix(), " (", format_count(tokens), " tokens)");
+// "document 7 of data/wiki (1,745 tokens)"; of a pair both files.
+std::string document_text(const Files& files, int64_t document) {
+  std::set<const data::TokenStore*> stores;
+  Words texts;
+  for (const data::TracedFile& file : files) {
+    if (!stores.insert(file.store).second) continue;
+    const data::DocumentRange sequences = sequences_of(*file.store, document);
+    int64_t tokens = 0;
+    for (int64_t sequence = sequences.begin; sequence < sequences.end; ++sequence) tokens += file.store->size(sequence);
+    texts.push_back(concat(file.store->prefix(), " (", format_count(tokens), " tokens)"));
+  }
+  return concat("document ", document, " of ", join(texts, " and "));
 }
 
 // Why there is nothing to show.
-std::string explain_unseen(const RunSamples& samples, const std::vector<int64_t>& sources,
-                           const data::DocumentRange& sequences, int64_t num_unread) {
+std::string explain_unseen(const Files& files, int64_t document, int64_t num_unread) {
   if (num_unread > 0) return "the run ends before the samples that hold it";
-  for (const int64_t source : sources) {
-    const data::DocumentRange& range = samples.train().parts()[static_cast<size_t>(source)].documents;
-    if (sequences.begin < range.end && sequences.end > range.begin)
-      return "it is among the training documents, and no sample holds a token of it: it is empty, or the last tokens "
-             "of an epoch, which fill no sample";
+  for (const data::TracedFile& file : files) {
+    const data::DocumentRange sequences = sequences_of(*file.store, document);
+    if (sequences.begin < file.sequences.end && sequences.end > file.sequences.begin)
+      return "it is among the training documents, and no sample holds a token of it: it is empty, or left out, or the "
+             "last tokens of an epoch, which fill no sample (docs/data-path.md)";
   }
-  const data::DocumentRange& range = samples.train().parts()[static_cast<size_t>(sources[0])].documents;
-  return concat("the training set reads documents ", range.begin, " to ", range.end - 1, " of that file");
+  const data::TracedFile& file = files.front();
+  return concat("the training set reads documents ", data::document_of(*file.store, file.sequences.begin), " to ",
+                data::document_of(*file.store, file.sequences.end - 1), " of that file");
 }
 
 }  // namespace
@@ -102,21 +117,20 @@ int data_where_main(const std::vector<std::string>& arguments) {
   const auto [words, more] = split_at_dashes(arguments);
   if (!table.parse(words)) return 0;
   RunSamples samples(request.run, std::nullopt, more);
-  const std::vector<int64_t> sources = sources_of(samples, request.file);
-  const data::TokenStore& store = *samples.train().parts()[static_cast<size_t>(sources[0])].store;
-  const data::DocumentRange sequences = sequences_of(store, request.document);
+  const Files files = files_of(samples, request.file);
+  for (const data::TracedFile& file : files) check_document(*file.store, request.document);
   const std::vector<std::string> changes = samples.order_changes();
   for (const std::string& change : changes) log_warning(change);
   if (!changes.empty())
     log_warning("the token files, or options that decide the order of samples, are not those of the newest ",
                 "checkpoint: what is listed holds for the files as they are now");
   int64_t num_unread = 0;
-  const std::vector<Sighting> all = find_sightings(samples, sources, sequences, num_unread);
-  log_info(document_text(store, request.document, sequences), ": ",
-           all.empty() ? concat("never seen; ", explain_unseen(samples, sources, sequences, num_unread))
+  const std::vector<Sighting> all = find_sightings(samples, files, request.document, num_unread);
+  log_info(document_text(files, request.document), ": ",
+           all.empty() ? concat("never seen; ", explain_unseen(files, request.document, num_unread))
                        : concat("read ", format_count(static_cast<int64_t>(all.size())),
                                 all.size() == 1 ? " time" : " times", ", a piece a sample"));
-  for (const Sighting& seen : all) print(samples, seen, request);
+  for (const Sighting& seen : all) print(samples, files, seen, request);
   return changes.empty() ? 0 : static_cast<int>(ExitCode::kBadData);
 }
 

@@ -27,10 +27,11 @@ std::string to_text(const data::SamplePiece& piece, const text::Tokenizer* token
 
 void print_sample(RunSamples& samples, int64_t sample, const WhoRequest& request, const text::Tokenizer* tokenizer) {
   if (request.json) return print_json(sample_json(samples, sample, tokenizer));
-  const data::GptDataset& train = samples.train();
+  const data::SampleSource& train = samples.train();
   const int64_t number = samples.sampler().sample(sample);
-  std::string text = concat("sample ", sample, ": ", to_text(samples.place(sample)), "; number ", number, " of ",
-                            train.name(), train.parts().size() > 1 ? ", from " + source_of(train, number) : "", "\n");
+  std::string text =
+      concat("sample ", sample, ": ", to_text(samples.place(sample)), "; number ", number, " of ", train.name(),
+             train.source_names().size() > 1 ? ", from " + source_of(train, number) : "", "\n");
   for (const data::SamplePiece& piece : train.pieces(number)) text += to_text(piece, tokenizer);
   std::fputs(text.c_str(), stdout);
 }

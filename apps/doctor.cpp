@@ -1,10 +1,8 @@
 // espalier doctor: what this machine has for training, what works and what does not.
-#include <dirent.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/console.h"
@@ -16,6 +14,7 @@
 #include "become_engine.h"
 #include "commands.h"
 #include "doctor_nodes.h"
+#include "launch/gpu_inventory.h"
 #include "machine_checks.h"
 #include "print_json.h"
 
@@ -46,53 +45,40 @@ EngineReport ask_engine() {
   return report;
 }
 
-// "NVIDIA UNIX x86_64 Kernel Module  550.54.15  ..."
-std::string driver_version() {
-  std::ifstream file("/proc/driver/nvidia/version");
-  std::string line;
-  std::getline(file, line);
-  return line.empty() ? "" : strip(line.substr(line.find(':') + 1));
-}
-
-int num_device_files() {
-  int count = 0;
-  DIR* folder = opendir("/dev");
-  if (folder == nullptr) return 0;
-  while (const dirent* entry = readdir(folder)) {
-    const std::string name = entry->d_name;
-    count +=
-        name.starts_with("nvidia") && name.size() > 6 && name.find_first_not_of("0123456789", 6) == std::string::npos;
-  }
-  closedir(folder);
-  return count;
-}
-
-std::vector<Finding> check_gpu(const Json& probe) {
-  const int64_t shown = probe.value("gpus", int64_t{0});
-  const int devices = num_device_files();
-  const std::string driver = driver_version(), plugin = probe.value("cuda_plugin", std::string());
-  if (shown == 0 && devices == 0 && driver.empty())
-    return {{"GPU", Verdict::kGood, "none: training runs on the CPU", ""}};
+// `probe`: what the engine said; no object where it does not start.
+std::vector<Finding> check_gpu(const launch::GpuInventory& gpus, const Json& probe) {
+  const bool asked = probe.is_object();
+  const int64_t shown = asked ? probe.value("gpus", int64_t{0}) : 0;
+  if (shown == 0 && gpus.is_empty()) return {{"GPU", Verdict::kGood, "none: training runs on the CPU", ""}};
+  const bool good = shown > 0 && gpus.trouble.empty();
   std::vector<Finding> findings = {
-      {"GPU", shown > 0 ? Verdict::kGood : Verdict::kWarning,
-       concat(shown, " shown by the driver, ", devices, " device files", driver.empty() ? "" : ", " + driver),
-       shown > 0 ? ""
-                 : "the driver (libcuda.so.1) is missing or shows none to this process: see CUDA_VISIBLE_DEVICES"}};
+      {"GPU", good ? Verdict::kGood : Verdict::kWarning,
+       concat(gpus.is_empty() ? "" : launch::to_text(gpus) + "; ",
+              asked ? concat(shown, " shown to this process by libcuda.so.1") : "the engine could not be asked"),
+       good || !asked ? ""
+       : shown == 0   ? "the driver (libcuda.so.1) is missing or shows none to this process: see CUDA_VISIBLE_DEVICES"
+                      : "the driver and its library disagree: is one of them of another version?"}};
+  if (!asked) return findings;
+  const std::string plugin = probe.value("cuda_plugin", std::string());
   const bool loads = plugin == "loads";
   findings.push_back({"CUDA plugin", loads ? Verdict::kGood : Verdict::kWarning, plugin.empty() ? "not asked" : plugin,
                       loads ? "" : "without it training stays on the CPU (docs/gpu.md)"});
   return findings;
 }
 
-std::vector<Finding> check_engine() {
+std::vector<Finding> check_engine(const launch::GpuInventory& gpus) {
   const EngineReport report = ask_engine();
   // Libraries may say something before it.
   const size_t begin = std::min(report.output.rfind("{\"libtorch\""), report.output.size());
   const Json probe = Json::parse(report.output.substr(begin), nullptr, /*allow_exceptions=*/false);
-  if (report.exit_code != 0 || !probe.is_object())
-    return {{"engine", Verdict::kProblem,
-             concat("espalier-engine does not start (exit code ", report.exit_code, "): ", strip(report.output)),
-             "build or install it again with scripts/setup; it belongs next to espalier"}};
+  if (report.exit_code != 0 || !probe.is_object()) {
+    std::vector<Finding> findings = {
+        {"engine", Verdict::kProblem,
+         concat("espalier-engine does not start (exit code ", report.exit_code, "): ", strip(report.output)),
+         "build or install it again with scripts/setup; it belongs next to espalier"}};
+    append(findings, check_gpu(gpus, Json()));
+    return findings;
+  }
   const std::string best = probe.value("best_kernels", "");
   std::vector<Finding> findings = {
       {"engine", Verdict::kGood, concat("starts; libtorch ", probe.value("libtorch", "")), ""},
@@ -102,7 +88,7 @@ std::vector<Finding> check_engine() {
     findings[1].text += concat(", this machine reaches ", best);
     findings[1].advice = "ESPALIER_CPU_ISA lowers them; unset it for full speed";
   }
-  append(findings, check_gpu(probe));
+  append(findings, check_gpu(gpus, probe));
   return findings;
 }
 
@@ -124,7 +110,7 @@ std::string line_of(const Finding& finding, size_t topic_width) {
   return text;
 }
 
-void print(const std::vector<Finding>& findings, bool can_start, bool json) {
+void print(const std::vector<Finding>& findings, const launch::GpuInventory& gpus, bool can_start, bool json) {
   if (json) {
     Json list = Json::array();
     for (const Finding& finding : findings)
@@ -132,7 +118,14 @@ void print(const std::vector<Finding>& findings, bool can_start, bool json) {
                       {"verdict", word_of(finding.verdict)},
                       {"text", finding.text},
                       {"advice", finding.advice}});
-    const Json object = {{"can_train", can_start}, {"version", kVersion}, {"findings", list}};
+    Json listed = Json::array();
+    for (const launch::GpuInfo& gpu : gpus.gpus)
+      listed.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}, {"used_bytes", gpu.used_bytes}});
+    const Json object = {{"can_train", can_start},
+                         {"version", kVersion},
+                         {"gpu_driver", gpus.driver},
+                         {"gpus", listed},
+                         {"findings", list}};
     print_json(object);
     return;
   }
@@ -156,7 +149,7 @@ int doctor_main(const std::vector<std::string>& arguments) {
                     "Shows what this machine has for training, and says what works and what does not. Exit code 0 only "
                     "where training can start.");
   table.positional("FOLDER", folders, "folders for data and runs; the current one by default", 0, SIZE_MAX);
-  table.add("--json", json, "one JSON object: can_train, findings (topic, verdict, text, advice)");
+  table.add("--json", json, "one JSON object: can_train, gpus and gpu_driver, findings (topic, verdict, text, advice)");
   table.add("--nodes", nodes,
             "compares the machines of a job, one process on each: espalier launch --nnodes N doctor --nodes, or srun; "
             "prints those to exclude");
@@ -166,10 +159,11 @@ int doctor_main(const std::vector<std::string>& arguments) {
   if (!table.parse(arguments)) return 0;
   if (folders.empty()) folders.push_back(".");
   if (nodes) return doctor_nodes(folders, options_of_nodes, json);
+  const launch::GpuInventory gpus = launch::list_gpus();
   std::vector<Finding> findings = {{"version", Verdict::kGood, concat("espalier ", kVersion), ""}};
   append(findings, check_processor());
   append(findings, check_memory());
-  append(findings, check_engine());
+  append(findings, check_engine(gpus));
   append(findings, check_limits());
   for (const std::string& folder : folders) append(findings, check_folder(folder));
   std::vector<Finding> shared = check_folder("/dev/shm");
@@ -184,7 +178,7 @@ int doctor_main(const std::vector<std::string>& arguments) {
   append(findings, check_schedulers());
   bool can_start = true;
   for (const Finding& finding : findings) can_start = can_start && finding.verdict != Verdict::kProblem;
-  print(findings, can_start, json);
+  print(findings, gpus, can_start, json);
   return can_start ? 0 : static_cast<int>(ExitCode::kFailed);
 }
 

@@ -1,5 +1,6 @@
 #include "doctor_nodes.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/format.h"
@@ -28,20 +29,30 @@ launch::NodeFolder look_at(const std::string& folder) {
 }
 
 std::string row_text(const std::vector<launch::NodeReport>& reports, const std::vector<launch::NodeVerdict>& verdicts) {
-  std::vector<Words> rows = {{"host", "cores", "G mul-adds/s", "memory/s", "free memory", "free disk", "clock",
-                              "latency", "to the next/s", "verdict"}};
+  // Where no machine has a GPU there is no column for them.
+  const bool has_gpus =
+      std::any_of(reports.begin(), reports.end(), [](const auto& report) { return !report.gpus.is_empty(); });
+  std::vector<Words> rows = {
+      {"host", "cores", "G mul-adds/s", "memory/s", "free memory", "free disk", "clock", "latency", "to the next/s"}};
+  if (has_gpus) rows[0].push_back("GPUs");
+  rows[0].push_back("verdict");
   for (size_t at = 0; at < reports.size(); ++at) {
     const launch::NodeReport& report = reports[at];
     rows.push_back({report.host, std::to_string(report.num_cores), format_fixed(report.compute_per_second / kGiga, 1),
                     format_bytes(report.memory_bytes_per_second), format_bytes(report.free_memory_bytes),
                     format_bytes(report.free_disk_bytes), format_printf("%+.4f s", report.seconds_ahead),
-                    format_printf("%.3f ms", 1e3 * report.latency_seconds), format_bytes(report.send_bytes_per_second),
-                    verdicts[at].faults.empty() ? "ok" : join(verdicts[at].faults, "; ")});
+                    format_printf("%.3f ms", 1e3 * report.latency_seconds),
+                    format_bytes(report.send_bytes_per_second)});
+    if (has_gpus) rows.back().push_back(report.gpus.is_empty() ? "none" : launch::to_text(report.gpus));
+    rows.back().push_back(verdicts[at].faults.empty() ? "ok" : join(verdicts[at].faults, "; "));
   }
   return aligned(rows, {1, 2, 3, 4, 5, 6, 7, 8});
 }
 
 Json to_json(const launch::NodeReport& report, const launch::NodeVerdict& verdict) {
+  Json gpus = Json::array();
+  for (const launch::GpuInfo& gpu : report.gpus.gpus)
+    gpus.push_back({{"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}, {"used_bytes", gpu.used_bytes}});
   return {{"host", report.host},
           {"rank", report.rank},
           {"cores", report.num_cores},
@@ -52,6 +63,8 @@ Json to_json(const launch::NodeReport& report, const launch::NodeVerdict& verdic
           {"seconds_ahead", report.seconds_ahead},
           {"latency_seconds", report.latency_seconds},
           {"send_bytes_per_second", report.send_bytes_per_second},
+          {"gpu_driver", report.gpus.driver},
+          {"gpus", gpus},
           {"faults", verdict.faults}};
 }
 

@@ -1,6 +1,8 @@
 #include "replay_options.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <thread>
 
 #include "base/error.h"
@@ -43,6 +45,28 @@ void choose_layout(const ReplayOptions& options, ReplayPlan& plan) {
                plan.layout.grid.num_ranks(), " processes; all of a replay run on this machine. --layout ",
                "names another (--layout tp1, one process), whose results differ in their last bits, or ", "this one."),
         ExitCode::kUsage);
+}
+
+// A retriever's queries compete with the blocks of one micro-batch of all replicas: with another number of these it has
+// another loss, which says nothing about the run's.
+void check_competitors(const ReplayOptions& options, const ReplayPlan& plan) {
+  constexpr std::array<std::string_view, 2> kRetrievers = {"ict", "ict-task"};
+  if (!plan.run.layout ||
+      std::find(kRetrievers.begin(), kRetrievers.end(), plan.run.config.family->name) == kRetrievers.end())
+    return;
+  const int64_t replicas = plan.layout.grid.data, chosen = plan.run.config.training.micro_batch_size;
+  const int64_t micro_batch =
+      options.more.empty() ? chosen
+                           : families::read_recorded_run(options.load, options.step).config.training.micro_batch_size;
+  const int64_t competing = micro_batch * plan.run.layout->data;
+  if (chosen * replicas == competing) return;
+  const std::string remedy = competing % replicas == 0 ? concat("Give -- --micro-batch-size ", competing / replicas)
+                                                       : concat("Choose a number of replicas that divides ", competing);
+  throw UserError(concat("--layout ", options.layout, ": a query of ", plan.run.config.family->display,
+                         " competes with the blocks of a micro-batch of all replicas, which were ", competing, " (",
+                         micro_batch, " on each of ", plan.run.layout->data, ") and would be ", chosen * replicas, " (",
+                         chosen, " on each of ", replicas, "): that is another loss. ", remedy, "."),
+                  ExitCode::kUsage);
 }
 
 }  // namespace
@@ -88,6 +112,7 @@ ReplayPlan plan_replay(const ReplayOptions& options) {
   }
   if (!plan.from) check_beginning(plan.run, options.step);
   choose_layout(options, plan);
+  check_competitors(options, plan);
   if (const auto& told = plan.after ? plan.after : plan.from) {
     const store::TrainingState state = store::read_manifest(told->folder).state;
     plan.shared_memory = state.transport != "Gloo";

@@ -6,30 +6,15 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "data/gpt_dataset.h"
 #include "data/order_fingerprint.h"
-#include "data/packed_dataset.h"
 #include "data/sample_hash.h"
-#include "families/gpt/config.h"
+#include "families/traced_data.h"
 
 namespace espalier {
 namespace {
 
 constexpr size_t kMostRanksNamed = 8;
-
-// Refused by name: their samples are cut from sentences or packed from pairs.
-void check_kind(const families::RecordedRun& run) {
-  const std::string family = run.config.family->name;
-  std::string what;
-  if (family != "gpt")
-    what = concat("a ", run.config.family->display, ", whose samples");
-  else if (run.config.model.as<families::GptSettings>().objective.kind == data::Objective::Kind::kMultitask)
-    what = "--objective multitask, whose rows of pairs";
-  if (!what.empty())
-    throw UserError(concat("'", run.folder.string(), "' trains ", what, " are not traced to their documents yet; ",
-                           "those of running text (train gpt with --objective causal or prefix) are. ",
-                           "'espalier data sample ", family, "' shows them as text."),
-                    ExitCode::kUsage);
-}
 
 data::Sampler sampler_of(const config::DataConfig& config, int64_t num_samples) {
   if (config.dataloader_type != config::DataloaderType::kCyclic) return data::Sampler::sequential(num_samples);
@@ -38,12 +23,10 @@ data::Sampler sampler_of(const config::DataConfig& config, int64_t num_samples) 
       num_samples, {.micro_batch_size = config.cyclic_layout[0], .data_parallel_size = config.cyclic_layout[1]});
 }
 
-std::unique_ptr<const data::GptDataset> open_train(const families::RecordedRun& run) {
-  check_kind(run);
-  data::DataSetOptions options = config::data_sets(run.config);
-  // What fills samples up is part of what was recorded of them.
-  if (options.packing == data::Packing::kBestFit) options.pad_id = data::pad_id(*tokenizer_of_run(run));
-  return data::GptDataSets::open_train(options);
+std::unique_ptr<const data::SampleSource> open_train(const families::RecordedRun& run) {
+  if (const std::string why = families::untraced(run.config); !why.empty())
+    throw UserError(concat("'", run.folder.string(), "' trains ", why, "."), ExitCode::kUsage);
+  return families::open_traced(run.config, [&] { return tokenizer_of_run(run); });
 }
 
 }  // namespace
@@ -98,14 +81,13 @@ std::string RunSamples::fate(int64_t step) const {
 
 std::optional<bool> RunSamples::equals_record(int64_t step) {
   const families::RecordedStep* const record = steps_.find(step);
-  const auto& objective = run_.config.model.as<families::GptSettings>().objective;
-  if (record == nullptr || record->sample_hash.empty() || objective.kind != data::Objective::Kind::kCausal)
-    return std::nullopt;
+  if (record == nullptr || record->sample_hash.empty() || !families::hashes_ids_alone(run_.config)) return std::nullopt;
   const plan::SampleRange range = steps_.samples.of(step);
-  std::vector<int64_t> ids(static_cast<size_t>(train_->sequence_length() + 1));
+  data::Sample read;
   uint64_t sum = 0;
   for (int64_t sample = range.first; sample < range.first + range.count; ++sample) {
-    train_->sample(sampler_.sample(sample), ids);
+    train_->read(sampler_.sample(sample), read);
+    const std::vector<int64_t>& ids = read.arrays[data::GptDataset::kIds];
     Hasher hasher;
     data::hash_sample(hasher, sample, std::span(ids).first(ids.size() - 1), ids.back());
     sum += hasher.digest();
@@ -120,12 +102,16 @@ std::vector<std::string> RunSamples::order_changes() const {
   return data::order_changes(data::parse_order(run_.sample_order), present);
 }
 
-std::vector<Sighting> find_sightings(RunSamples& samples, const std::vector<int64_t>& sources,
-                                     const data::DocumentRange& sequences, int64_t& num_unread) {
+data::DocumentRange sequences_of(const data::TokenStore& store, int64_t document) {
+  return {store.first_sequence(document), store.first_sequence(document + 1)};
+}
+
+std::vector<Sighting> find_sightings(RunSamples& samples, const std::vector<data::TracedFile>& files, int64_t document,
+                                     int64_t& num_unread) {
   std::map<std::pair<int64_t, int64_t>, Sighting> seen;  // by sample of the run, and place in it
   const int64_t end = samples.steps().samples.end();
-  for (const int64_t source : sources)
-    for (const data::GptDataset::Found& found : samples.train().find(source, sequences)) {
+  for (const data::TracedFile& file : files)
+    for (const data::FoundPiece& found : samples.train().find(file, sequences_of(*file.store, document))) {
       const std::vector<int64_t> places = samples.sampler().places(found.number, end);
       num_unread += places.empty();
       for (const int64_t sample : places)
@@ -174,12 +160,12 @@ std::string text_of_piece(const data::SamplePiece& piece, const text::Tokenizer&
   return tokenizer.decode(ids);
 }
 
-const std::string& source_of(const data::GptDataset& train, int64_t number) {
-  return train.source_names()[static_cast<size_t>(train.place(number).set)];
+const std::string& source_of(const data::SampleSource& train, int64_t number) {
+  return train.source_names()[static_cast<size_t>(train.source_of(number))];
 }
 
 nlohmann::ordered_json sample_json(RunSamples& samples, int64_t sample, const text::Tokenizer* tokenizer) {
-  const data::GptDataset& train = samples.train();
+  const data::SampleSource& train = samples.train();
   const int64_t number = samples.sampler().sample(sample);
   nlohmann::ordered_json object = to_json(samples.place(sample));
   object["number"] = number;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/gpt_dataset.h"
 #include "data/sample_pieces.h"
+#include "data/sample_source.h"
 #include "data/sampler.h"
 #include "families/recorded_run.h"
 #include "text/tokenizer.h"
@@ -33,7 +33,7 @@ class RunSamples {
 
   const families::RecordedRun& run() const { return run_; }
   const families::RecordedSteps& steps() const { return steps_; }
-  const data::GptDataset& train() const { return *train_; }
+  const data::SampleSource& train() const { return *train_; }
   data::Sampler& sampler() { return sampler_; }
 
   // What a step reads; a UserError for one after the run's last.
@@ -56,7 +56,7 @@ class RunSamples {
   families::RecordedRun run_;
   std::vector<families::RecordedRun> others_;  // of other steps, as they were asked for
   families::RecordedSteps steps_;
-  std::unique_ptr<const data::GptDataset> train_;
+  std::unique_ptr<const data::SampleSource> train_;
   data::Sampler sampler_;
 };
 
@@ -66,10 +66,13 @@ struct Sighting {
   data::SamplePiece piece;
 };
 
-// Each reading of these sequences of these sources of the blend, in the order of the run; `num_unread` samples that
-// hold them come after the run's end.
-std::vector<Sighting> find_sightings(RunSamples& samples, const std::vector<int64_t>& sources,
-                                     const data::DocumentRange& sequences, int64_t& num_unread);
+// Of a document: its only one, or its sentences.
+data::DocumentRange sequences_of(const data::TokenStore& store, int64_t document);
+
+// Each reading of that document of these files, in the order of the run; `num_unread` samples that hold it come after
+// the run's end.
+std::vector<Sighting> find_sightings(RunSamples& samples, const std::vector<data::TracedFile>& files, int64_t document,
+                                     int64_t& num_unread);
 
 // "replica 0 (rank 0), micro-batch 1, row 0"
 std::string to_text(const SamplePlace& place);
@@ -81,7 +84,7 @@ nlohmann::ordered_json to_json(const SamplePlace& place);
 std::unique_ptr<text::Tokenizer> tokenizer_of_run(const families::RecordedRun& run);
 std::string text_of_piece(const data::SamplePiece& piece, const text::Tokenizer& tokenizer);
 // The data set of the blend that sample `number` of the set is from.
-const std::string& source_of(const data::GptDataset& train, int64_t number);
+const std::string& source_of(const data::SampleSource& train, int64_t number);
 // Place, number in the order of the set, source, and pieces; their texts if there is a tokenizer.
 nlohmann::ordered_json sample_json(RunSamples& samples, int64_t sample, const text::Tokenizer* tokenizer);
 

@@ -63,11 +63,19 @@ std::vector<SamplePiece> GptDataset::pieces(int64_t number) const {
   return pieces;
 }
 
-std::vector<GptDataset::Found> GptDataset::find(int64_t source, const DocumentRange& sequences) const {
-  const Part& part = parts_[static_cast<size_t>(source)];
-  std::vector<Found> all;
+std::vector<TracedFile> GptDataset::traced_files() const {
+  std::vector<TracedFile> files;
+  for (const Part& part : parts_)
+    files.push_back(
+        {part.store.get(), static_cast<int64_t>(files.size()), part.store->prefix(), /*sequences=*/part.documents});
+  return files;
+}
+
+std::vector<FoundPiece> GptDataset::find(const TracedFile& file, const DocumentRange& sequences) const {
+  const Part& part = parts_[static_cast<size_t>(file.source)];
+  std::vector<FoundPiece> all;
   for (const Sighting& one : part.order.sightings(sequences)) {
-    if (const std::optional<int64_t> number = mixture_.sample_at({source, one.sample}))
+    if (const std::optional<int64_t> number = mixture_.sample_at({file.source, one.sample}))
       all.push_back({*number, {part.store.get(), one.span.document, one.span.offset, one.span.length, one.at}});
   }
   return all;

@@ -44,16 +44,13 @@ class GptDataset final : public SampleSource {
   // source, an index into source_names().
   int64_t sample(int64_t number, std::span<int64_t> ids) const;
 
+  std::vector<TracedFile> traced_files() const override;
   std::vector<SamplePiece> pieces(int64_t number) const override;
+  // A pass over the order of the source (SampleOrder::sightings).
+  std::vector<FoundPiece> find(const TracedFile& file, const DocumentRange& sequences) const override;
+  int64_t source_of(int64_t number) const override { return place(number).set; }
   // The source that a sample comes from, and its number there.
   BlendIndex::Place place(int64_t number) const { return mixture_.place(number); }
-  // The other way round: the samples that hold tokens of these sequences of a source, in order, each with its piece.
-  // Costs a pass over the order of the source, not over its tokens (SampleIndex::sightings).
-  struct Found {
-    int64_t number = 0;
-    SamplePiece piece;
-  };
-  std::vector<Found> find(int64_t source, const DocumentRange& sequences) const;
 
   // One name for each data set of the blend: the last part of its prefix, longer where two would be equal.
   const std::vector<std::string>& source_names() const override { return source_names_; }

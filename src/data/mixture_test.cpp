@@ -230,7 +230,8 @@ TEST_F(MixtureOfFiles, DocumentsAreFoundInTheirStages) {
       for (const SamplePiece& piece : dataset->pieces(sample))
         if (piece.store->prefix() == maths() && piece.sequence == document) expected.emplace_back(sample, piece);
     std::vector<std::pair<int64_t, SamplePiece>> found;
-    for (const GptDataset::Found& one : dataset->find(source, {document, document + 1}))
+    for (const FoundPiece& one :
+         dataset->find(dataset->traced_files()[static_cast<size_t>(source)], {document, document + 1}))
       found.emplace_back(one.number, one.piece);
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
       return std::pair(a.first, a.second.at) < std::pair(b.first, b.second.at);

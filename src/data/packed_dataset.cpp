@@ -40,7 +40,7 @@ int32_t pad_id(const text::Tokenizer& tokenizer) {
 }
 
 void PackedDataset::read(int64_t number, Sample& sample) const {
-  const BlendIndex::Place place = blend_ ? blend_->place(number) : BlendIndex::Place{0, number};
+  const BlendIndex::Place place = this->place(number);
   const Part& part = parts_[static_cast<size_t>(place.set)];
   const auto length = static_cast<size_t>(row_length_);
   sample.source = place.set;
@@ -58,6 +58,46 @@ void PackedDataset::read(int64_t number, Sample& sample) const {
     std::fill_n(sample.arrays[kIsInput].begin() + at, input, 1);
     at = end;
   }
+}
+
+std::vector<TracedFile> PackedDataset::traced_files() const {
+  std::vector<TracedFile> files;
+  for (size_t source = 0; source < parts_.size(); ++source)
+    for (const auto& store : {parts_[source].inputs, parts_[source].targets})
+      files.push_back({store.get(), static_cast<int64_t>(source), parts_[source].prefix, parts_[source].pairs});
+  return files;
+}
+
+std::vector<SamplePiece> PackedDataset::pieces_of(const BlendIndex::Place& place) const {
+  const Part& part = parts_[static_cast<size_t>(place.set)];
+  std::vector<SamplePiece> pieces;
+  int64_t at = 0;
+  for (const int64_t pair : part.index.pairs(place.sample))
+    for (const auto& store : {part.inputs, part.targets}) {
+      const int64_t size = store->size(pair);
+      pieces.push_back({store.get(), pair, 0, size, at});
+      at += size;
+    }
+  return pieces;
+}
+
+std::vector<SamplePiece> PackedDataset::pieces(int64_t number) const { return pieces_of(place(number)); }
+
+std::vector<FoundPiece> PackedDataset::find(const TracedFile& file, const DocumentRange& sequences) const {
+  const PackedIndex& index = parts_[static_cast<size_t>(file.source)].index;
+  std::vector<FoundPiece> all;
+  for (int64_t row = 0; row < index.size(); ++row) {
+    const std::span<const int64_t> pairs = index.pairs(row);
+    if (std::none_of(pairs.begin(), pairs.end(),
+                     [&](int64_t pair) { return sequences.begin <= pair && pair < sequences.end; }))
+      continue;
+    const std::optional<int64_t> number = blend_ ? blend_->sample_at({file.source, row}) : std::optional(row);
+    if (!number) continue;
+    for (const SamplePiece& piece : pieces_of({file.source, row}))
+      if (piece.store == file.store && sequences.begin <= piece.sequence && piece.sequence < sequences.end)
+        all.push_back({*number, piece});
+  }
+  return all;
 }
 
 std::string PackedDataset::description() const {
@@ -157,12 +197,26 @@ class PackedDatasetBuilder {
   std::map<std::string, std::shared_ptr<const TokenStore>> inputs_;
 };
 
-PackedDataSets PackedDataSets::open(const DataSetOptions& options, int64_t pad_id) {
+namespace {
+
+DataPlan packed_plan(const DataSetOptions& options) {
   Problems problems;
-  const DataPlan plan = plan_data(options, problems);
+  DataPlan plan = plan_data(options, problems);
   problems.raise();
   ESPALIER_CHECK(options.sequence_length > 0 && options.seed >= 0 &&
                  options.seed <= std::numeric_limits<uint32_t>::max() && options.endings.size() == 2);
+  return plan;
+}
+
+}  // namespace
+
+std::unique_ptr<const PackedDataset> PackedDataSets::open_train(const DataSetOptions& options, int64_t pad_id) {
+  const DataPlan plan = packed_plan(options);
+  return PackedDatasetBuilder(options, plan.split, pad_id).build(plan.train, internal::kTrain, options.train_samples);
+}
+
+PackedDataSets PackedDataSets::open(const DataSetOptions& options, int64_t pad_id) {
+  const DataPlan plan = packed_plan(options);
   PackedDatasetBuilder builder(options, plan.split, pad_id);
   PackedDataSets sets;
   sets.train = builder.build(plan.train, internal::kTrain, options.train_samples);

@@ -58,10 +58,22 @@ class PackedDataset final : public SampleSource {
   void probe_ids(int64_t vocab_size) const override;
   OrderFingerprint fingerprint(const std::string& reading) const override;
 
+  // The inputs and the targets of each data set. A pair is two pieces, each whole.
+  std::vector<TracedFile> traced_files() const override;
+  std::vector<SamplePiece> pieces(int64_t number) const override;
+  // A pass over the order of the source.
+  std::vector<FoundPiece> find(const TracedFile& file, const DocumentRange& sequences) const override;
+  int64_t source_of(int64_t number) const override { return place(number).set; }
+
   const std::vector<Part>& parts() const { return parts_; }
 
  private:
   friend class PackedDatasetBuilder;
+
+  BlendIndex::Place place(int64_t number) const {
+    return blend_ ? blend_->place(number) : BlendIndex::Place{0, number};
+  }
+  std::vector<SamplePiece> pieces_of(const BlendIndex::Place& place) const;
 
   std::string name_;
   int64_t seed_ = 0, row_length_ = 0, pad_id_ = 0;
@@ -78,6 +90,8 @@ struct PackedDataSets {
 
   // Throws one UserError with every problem of the options; bad token files are UserErrors with their numbers.
   static PackedDataSets open(const DataSetOptions& options, int64_t pad_id);
+  // The training set alone.
+  static std::unique_ptr<const PackedDataset> open_train(const DataSetOptions& options, int64_t pad_id);
 };
 
 // Files that do not pair, pairs without an input or a target, and data sets no pair of which fits into a row. Opens

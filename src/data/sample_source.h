@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "data/order_fingerprint.h"
+#include "data/splits.h"
 
 namespace espalier::data {
 
@@ -35,12 +36,27 @@ struct SampleField {
   }
 };
 
-// Tokens offset to offset + length - 1 of a sequence of a token file, which start at `at` in a sample.
+// Tokens offset to offset + length - 1 of a sequence of a token file, which start at `at` in a sample (of T5: in its
+// text before runs of it are taken out, SampleSource::shows_places).
 struct SamplePiece {
   const TokenStore* store = nullptr;  // of the source
   int64_t sequence = 0, offset = 0, length = 0;
   int64_t at = 0;
   bool operator==(const SamplePiece&) const = default;
+};
+
+// A piece, and the sample of the set that holds it.
+struct FoundPiece {
+  int64_t number = 0;
+  SamplePiece piece;
+};
+
+// A token file that the pieces of a set's samples are from.
+struct TracedFile {
+  const TokenStore* store = nullptr;
+  int64_t source = 0;       // an index into source_names()
+  std::string data_set;     // as --data-path names it; a data set of pairs has two files
+  DocumentRange sequences;  // of the file, which the set reads
 };
 
 struct Sample {
@@ -67,9 +83,23 @@ class SampleSource {
   // What decides which samples are read; `reading` says in which order (Sampler::description()).
   virtual OrderFingerprint fingerprint(const std::string& reading) const = 0;
 
-  // What sample `number` is made of, in the order in which it appears there. Empty for a set that does not say: running
-  // text (GptDataset) does.
+  // The files of the pieces; empty for a set that does not say what its samples are made of.
+  virtual std::vector<TracedFile> traced_files() const { return {}; }
+  // What sample `number` is made of, in the order in which it appears there.
   virtual std::vector<SamplePiece> pieces(int64_t /*number*/) const { return {}; }
+  // The other way round: each piece of these sequences of one of traced_files(), in the order of the samples. A pass
+  // over what decides the order, and no look at the tokens.
+  virtual std::vector<FoundPiece> find(const TracedFile& /*file*/, const DocumentRange& /*sequences*/) const {
+    return {};
+  }
+  // Which data set of a blend a sample is from: Sample::source.
+  virtual int64_t source_of(int64_t number) const {
+    Sample sample;
+    read(number, sample);
+    return sample.source;
+  }
+  // SamplePiece::at is the place of the token in what the model reads.
+  virtual bool shows_places() const { return true; }
 
   // False: a test set, for which no loss can be computed.
   virtual bool has_labels() const { return true; }

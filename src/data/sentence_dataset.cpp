@@ -94,10 +94,8 @@ void SentenceDataset::read(int64_t number, Sample& sample) const {
   const Part& part = parts_[static_cast<size_t>(at.set)];
   const SentenceMap::Row row = part.map[at.sample];
   std::vector<int64_t> ends;
-  int64_t length = 0;
-  for (int64_t sentence = row.begin; sentence < row.end; ++sentence)
-    ends.push_back(length += part.store->size(sentence));
-  std::vector<int32_t> ids(static_cast<size_t>(length));
+  SentenceRun run = run_of(at, ends);
+  std::vector<int32_t> ids(static_cast<size_t>(ends.back()));
   int32_t* next = ids.data();
   for (int64_t sentence = row.begin; sentence < row.end; ++sentence) {
     const int64_t tokens = part.store->size(sentence);
@@ -105,10 +103,66 @@ void SentenceDataset::read(int64_t number, Sample& sample) const {
     check_ids(*part.store, sentence, {next, static_cast<size_t>(tokens)}, options_.vocabulary.size);
     next += tokens;
   }
-  // numpy's seeds have 32 bits.
-  const auto seed = static_cast<uint32_t>(seed_ + at.sample);
+  run.ids = ids;
   sample.source = at.set;
-  maker_->make({ids, ends, row.target, seed}, sample);
+  maker_->make(run, sample);
+}
+
+SentenceRun SentenceDataset::run_of(const BlendIndex::Place& place, std::vector<int64_t>& ends) const {
+  const Part& part = parts_[static_cast<size_t>(place.set)];
+  const SentenceMap::Row row = part.map[place.sample];
+  ends.clear();
+  int64_t length = 0;
+  for (int64_t sentence = row.begin; sentence < row.end; ++sentence)
+    ends.push_back(length += part.store->size(sentence));
+  // numpy's seeds have 32 bits.
+  return {{}, ends, row.target, static_cast<uint32_t>(seed_ + place.sample)};
+}
+
+std::vector<TracedFile> SentenceDataset::traced_files() const {
+  std::vector<TracedFile> files;
+  for (const Part& part : parts_)
+    files.push_back(
+        {part.store.get(),
+         static_cast<int64_t>(files.size()),
+         part.store->prefix(),
+         {part.store->first_sequence(part.documents.begin), part.store->first_sequence(part.documents.end)}});
+  return files;
+}
+
+std::vector<SamplePiece> SentenceDataset::pieces_of(const BlendIndex::Place& place) const {
+  const Part& part = parts_[static_cast<size_t>(place.set)];
+  const int64_t first = part.map[place.sample].begin;
+  std::vector<int64_t> ends;
+  std::vector<SamplePiece> pieces;
+  for (const SentenceStretch& stretch : maker_->stretches(run_of(place, ends)))
+    for (size_t sentence = 0; sentence < ends.size(); ++sentence) {
+      const int64_t before = sentence == 0 ? 0 : ends[sentence - 1];
+      const int64_t begin = std::max(stretch.begin, before), end = std::min(stretch.end, ends[sentence]);
+      if (begin < end)
+        pieces.push_back({part.store.get(), first + static_cast<int64_t>(sentence), begin - before, end - begin,
+                          stretch.at + begin - stretch.begin});
+    }
+  return pieces;
+}
+
+std::vector<SamplePiece> SentenceDataset::pieces(int64_t number) const { return pieces_of(place(number)); }
+
+std::vector<FoundPiece> SentenceDataset::find(const TracedFile& file, const DocumentRange& sequences) const {
+  const SentenceMap& map = parts_[static_cast<size_t>(file.source)].map;
+  std::vector<FoundPiece> all;
+  map.rows().visit([&](auto values) {
+    for (int64_t row = 0; row < map.size(); ++row) {
+      const size_t at = 3 * static_cast<size_t>(row);
+      if (static_cast<int64_t>(values[at]) >= sequences.end || static_cast<int64_t>(values[at + 1]) <= sequences.begin)
+        continue;
+      const std::optional<int64_t> number = blend_ ? blend_->sample_at({file.source, row}) : std::optional(row);
+      if (!number) continue;
+      for (const SamplePiece& piece : pieces_of({file.source, row}))
+        if (sequences.begin <= piece.sequence && piece.sequence < sequences.end) all.push_back({*number, piece});
+    }
+  });
+  return all;
 }
 
 std::string SentenceDataset::description() const {
@@ -178,15 +232,30 @@ class SentenceDatasetBuilder {
   const SentenceMapCache cache_;
 };
 
-SentenceDataSets SentenceDataSets::open(const DataSetOptions& data, const SentenceSampleOptions& samples) {
+namespace {
+
+DataPlan sentence_plan(const DataSetOptions& data, const SentenceSampleOptions& samples) {
   Problems problems;
-  const DataPlan plan = plan_data(data, problems);
+  DataPlan plan = plan_data(data, problems);
   samples.check(problems);
   if (problems.empty()) check_sentences(plan, samples, problems);
   problems.raise();
   if (const std::string caution = samples.caution(); !caution.empty()) warn_once(caution);
   ESPALIER_CHECK(data.sequence_length == samples.sequence_length && data.seed >= 0 &&
                  data.seed <= std::numeric_limits<uint32_t>::max());
+  return plan;
+}
+
+}  // namespace
+
+std::unique_ptr<const SentenceDataset> SentenceDataSets::open_train(const DataSetOptions& data,
+                                                                    const SentenceSampleOptions& samples) {
+  const DataPlan plan = sentence_plan(data, samples);
+  return SentenceDatasetBuilder(data, samples, plan.split).build(plan.train, internal::kTrain, data.train_samples);
+}
+
+SentenceDataSets SentenceDataSets::open(const DataSetOptions& data, const SentenceSampleOptions& samples) {
+  const DataPlan plan = sentence_plan(data, samples);
   SentenceDatasetBuilder builder(data, samples, plan.split);
   SentenceDataSets sets;
   sets.train = builder.build(plan.train, internal::kTrain, data.train_samples);

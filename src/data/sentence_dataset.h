@@ -43,6 +43,14 @@ class SentenceDataset final : public SampleSource {
   void probe_ids(int64_t vocab_size) const override;
   OrderFingerprint fingerprint(const std::string& reading) const override;
 
+  // A piece is of one sentence, as far as it was not cut off.
+  std::vector<TracedFile> traced_files() const override;
+  std::vector<SamplePiece> pieces(int64_t number) const override;
+  // A pass over the map of the source.
+  std::vector<FoundPiece> find(const TracedFile& file, const DocumentRange& sequences) const override;
+  int64_t source_of(int64_t number) const override { return place(number).set; }
+  bool shows_places() const override { return options_.model == SentenceModel::kBert; }
+
   const std::vector<Part>& parts() const { return parts_; }
   const SentenceSampleOptions& options() const { return options_; }
 
@@ -53,6 +61,11 @@ class SentenceDataset final : public SampleSource {
 
  private:
   friend class SentenceDatasetBuilder;
+
+  // The sentences of a row of a part's map, without their ids, and how a sample is made of them. `ends` becomes what
+  // the result looks at.
+  SentenceRun run_of(const BlendIndex::Place& place, std::vector<int64_t>& ends) const;
+  std::vector<SamplePiece> pieces_of(const BlendIndex::Place& place) const;
 
   std::string name_;
   int64_t seed_ = 0;
@@ -72,6 +85,9 @@ struct SentenceDataSets {
 
   // Throws one UserError with every problem of the options; bad token files are UserErrors with their numbers.
   static SentenceDataSets open(const DataSetOptions& data, const SentenceSampleOptions& samples);
+  // The training set alone.
+  static std::unique_ptr<const SentenceDataset> open_train(const DataSetOptions& data,
+                                                           const SentenceSampleOptions& samples);
 };
 
 // Token files that do not record where sentences end (each document is one) are a problem for BERT: always with the

@@ -22,17 +22,46 @@ void fill_padded(std::vector<int64_t>& array, int64_t length, const Values& valu
   std::copy(values.begin(), values.end(), array.begin());
 }
 
-using Half = std::span<const int32_t>;
+// Tokens begin to end - 1 of all sentences.
+struct Half {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// In the order in which the sample has them.
+struct Halves {
+  Half a, b;  // without the binary head there is no second
+  bool swapped = false, truncated = false;
+};
 
 // Takes one token after another off the longer half, at a random end.
 bool truncate(Half& a, Half& b, int64_t target, NumpyRandom& random) {
   bool any = false;
-  while (static_cast<int64_t>(a.size() + b.size()) > target) {
+  while (a.size() + b.size() > target) {
     Half& longer = a.size() > b.size() ? a : b;
-    longer = random.uniform() < kFromFront ? longer.subspan(1) : longer.first(longer.size() - 1);
+    if (random.uniform() < kFromFront)
+      ++longer.begin;
+    else
+      --longer.end;
     any = true;
   }
   return any;
+}
+
+// Draws what upstream draws before it masks.
+Halves cut_halves(std::span<const int64_t> ends, int64_t target, bool binary_head, NumpyRandom& random) {
+  Halves halves{.a = {0, ends.back()}, .b = {}};
+  if (binary_head) {
+    const auto num_sentences = static_cast<int64_t>(ends.size());
+    ESPALIER_CHECK(num_sentences >= 2);
+    const int64_t of_a = num_sentences >= 3 ? random.integer(1, num_sentences) : 1;
+    const int64_t cut = ends[static_cast<size_t>(of_a - 1)];
+    halves.a = {0, cut}, halves.b = {cut, ends.back()};
+    halves.swapped = random.uniform() < kSwapped;
+    if (halves.swapped) std::swap(halves.a, halves.b);
+  }
+  halves.truncated = truncate(halves.a, halves.b, target, random);
+  return halves;
 }
 
 class BertSampleMaker final : public SentenceSampleMaker {
@@ -45,25 +74,14 @@ class BertSampleMaker final : public SentenceSampleMaker {
 
   void make(const SentenceRun& run, Sample& sample) const override {
     NumpyRandom random(run.seed);
-    Half a = run.ids, b;
-    bool swapped = false;
-    if (options_.binary_head) {
-      const auto num_sentences = static_cast<int64_t>(run.ends.size());
-      ESPALIER_CHECK(num_sentences >= 2);
-      const int64_t of_a = num_sentences >= 3 ? random.integer(1, num_sentences) : 1;
-      const auto cut = static_cast<size_t>(run.ends[static_cast<size_t>(of_a - 1)]);
-      a = run.ids.first(cut), b = run.ids.subspan(cut);
-      swapped = random.uniform() < kSwapped;
-      if (swapped) std::swap(a, b);
-    }
-    const bool truncated = truncate(a, b, run.target, random);
+    const auto [a, b, swapped, truncated] = cut_halves(run.ends, run.target, options_.binary_head, random);
     const SentenceVocabulary& vocabulary = options_.vocabulary;
     std::vector<int32_t> ids = {vocabulary.cls};
-    ids.insert(ids.end(), a.begin(), a.end());
+    ids.insert(ids.end(), run.ids.begin() + a.begin, run.ids.begin() + a.end);
     ids.push_back(vocabulary.sep);
     std::vector<int64_t> types(ids.size(), 0);
-    if (!b.empty()) {
-      ids.insert(ids.end(), b.begin(), b.end());
+    if (b.size() > 0) {
+      ids.insert(ids.end(), run.ids.begin() + b.begin, run.ids.begin() + b.end);
       ids.push_back(vocabulary.sep);
       types.resize(ids.size(), 1);
     }
@@ -72,6 +90,13 @@ class BertSampleMaker final : public SentenceSampleMaker {
     store(ids, types, mask_text(ids, vocabulary, masking, random), sample);
     sample.arrays[3] = {swapped};
     sample.arrays[6] = {truncated};
+  }
+
+  std::vector<SentenceStretch> stretches(const SentenceRun& run) const override {
+    NumpyRandom random(run.seed);
+    const Halves halves = cut_halves(run.ends, run.target, options_.binary_head, random);
+    // [CLS] A [SEP] B
+    return {{halves.a.begin, halves.a.end, 1}, {halves.b.begin, halves.b.end, halves.a.size() + 2}};
   }
 
  private:
@@ -135,6 +160,10 @@ class T5SampleMaker final : public SentenceSampleMaker {
     fill_padded(sample.arrays[2], length, labels, kNoLabel);
     fill_padded(sample.arrays[3], length, std::vector<int64_t>(decoder.size(), 1), 0);
     sample.arrays[4] = {truncated};
+  }
+
+  std::vector<SentenceStretch> stretches(const SentenceRun& run) const override {
+    return {{0, std::min(run.ends.back(), run.target), 0}};
   }
 
  private:

@@ -53,12 +53,21 @@ struct SentenceRun {
   uint32_t seed = 0;              // of this sample: the run's and the sample's number
 };
 
+// Tokens begin to end - 1 of a run of sentences, which a sample has from place `at` on.
+struct SentenceStretch {
+  int64_t begin = 0, end = 0, at = 0;
+};
+
 class SentenceSampleMaker {
  public:
   virtual ~SentenceSampleMaker() = default;
   const std::vector<SampleField>& fields() const { return fields_; }
   // Sets sample.arrays. Throws a UserError (kUsage) with the numbers where T5's sentinels or decoder do not suffice.
   virtual void make(const SentenceRun& run, Sample& sample) const = 0;
+  // Which tokens of the run are in the sample that make() makes of it; `run.ids` may be empty, for the lengths of the
+  // sentences decide. Places are those of BERT's `text`, where a mask or a random id may stand for the token, and of
+  // T5's text before runs of it are taken out.
+  virtual std::vector<SentenceStretch> stretches(const SentenceRun& run) const = 0;
 
   static std::unique_ptr<const SentenceSampleMaker> create(const SentenceSampleOptions& options);
 

@@ -123,7 +123,8 @@ TEST(GptDatasetPieces, AreTheSampleAndAreFoundAgain) {
   for (int64_t source = 0; source < 2; ++source)
     for (int64_t document = 0; document < (source == 0 ? 17 : 5); ++document) {
       std::vector<std::pair<int64_t, SamplePiece>> found;
-      for (const GptDataset::Found& one : dataset->find(source, {document, document + 1}))
+      for (const FoundPiece& one :
+           dataset->find(dataset->traced_files()[static_cast<size_t>(source)], {document, document + 1}))
         found.emplace_back(one.number, one.piece);
       EXPECT_TRUE(found == expected[static_cast<size_t>(source)][document]) << source << " " << document;
     }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -191,6 +190,8 @@ class Asker {
 std::string key(const char* what, int64_t rank) { return concat("node_probe/", what, "/", rank); }
 
 nlohmann::json to_json(const NodeReport& report) {
+  nlohmann::json gpus = nlohmann::json::array();
+  for (const GpuInfo& gpu : report.gpus.gpus) gpus.push_back({gpu.name, gpu.memory_bytes, gpu.used_bytes});
   return {{"rank", report.rank},
           {"host", report.host},
           {"cores", report.num_cores},
@@ -202,10 +203,15 @@ nlohmann::json to_json(const NodeReport& report) {
           {"trouble", report.trouble},
           {"ahead", report.seconds_ahead},
           {"latency", report.latency_seconds},
-          {"send", report.send_bytes_per_second}};
+          {"send", report.send_bytes_per_second},
+          {"gpus", gpus},
+          {"driver", report.gpus.driver},
+          {"gpu_trouble", report.gpus.trouble}};
 }
 
 NodeReport from_json(const nlohmann::json& text) {
+  GpuInventory gpus{.driver = text.at("driver"), .gpus = {}, .trouble = text.at("gpu_trouble")};
+  for (const nlohmann::json& gpu : text.at("gpus")) gpus.gpus.push_back({gpu.at(0), gpu.at(1), gpu.at(2)});
   return {.rank = text.at("rank"),
           .host = text.at("host"),
           .num_cores = text.at("cores"),
@@ -217,58 +223,11 @@ NodeReport from_json(const nlohmann::json& text) {
           .trouble = text.at("trouble"),
           .seconds_ahead = text.at("ahead"),
           .latency_seconds = text.at("latency"),
-          .send_bytes_per_second = text.at("send")};
-}
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-template <class Of>
-double median_of(const std::vector<NodeReport>& reports, const Of& of) {
-  std::vector<double> values;
-  for (const NodeReport& report : reports) values.push_back(of(report));
-  return median_of(values);
+          .send_bytes_per_second = text.at("send"),
+          .gpus = std::move(gpus)};
 }
 
 }  // namespace
-
-std::vector<NodeVerdict> judge_nodes(const std::vector<NodeReport>& reports, const NodeRule& rule) {
-  std::vector<NodeVerdict> verdicts;
-  if (reports.empty()) return verdicts;
-  // A link is slow by either of its ends: what a machine is held to is the better one of its two.
-  const auto network = [&](const NodeReport& report) {
-    const size_t at = static_cast<size_t>(report.rank), before = (at + reports.size() - 1) % reports.size();
-    return std::max(report.send_bytes_per_second, reports[before].send_bytes_per_second);
-  };
-  const auto compute = [](const NodeReport& report) { return report.compute_per_second; };
-  const auto memory = [](const NodeReport& report) { return report.memory_bytes_per_second; };
-  const double usual_compute = median_of(reports, compute), usual_memory = median_of(reports, memory),
-               usual_network = median_of(reports, network),
-               usual_clock = median_of(reports, [](const NodeReport&report) { return report.seconds_ahead; });
-  for (const NodeReport& report : reports) {
-    NodeVerdict verdict{report.host, {}};
-    const auto slower = [&](const char* what, double value, double usual, double least) {
-      if (value < least * usual)
-        verdict.faults.push_back(concat(what, " at ", format_fixed(100 * value / usual, 0), " % of the median"));
-    };
-    slower("processor", compute(report), usual_compute, rule.least_compute);
-    slower("memory", memory(report), usual_memory, rule.least_memory);
-    if (reports.size() > 1) slower("network", network(report), usual_network, rule.least_network);
-    const double ahead = report.seconds_ahead - usual_clock;
-    if (std::abs(ahead) > rule.most_seconds_ahead)
-      verdict.faults.push_back(
-          concat("clock ", format_fixed(std::abs(ahead), 1), " s ", ahead > 0 ? "ahead" : "behind"));
-    if (!report.trouble.empty())
-      verdict.faults.push_back(concat("'", report.disk, "': ", report.trouble));
-    else if (report.free_disk_bytes < rule.least_free_disk)
-      verdict.faults.push_back(concat("'", report.disk, "' has ", format_bytes(report.free_disk_bytes), " left"));
-    verdicts.push_back(std::move(verdict));
-  }
-  return verdicts;
-}
 
 std::vector<NodeReport> probe_nodes(const RankEnvironment& place, const std::vector<NodeFolder>& folders,
                                     double seconds_each) {
@@ -298,6 +257,7 @@ std::vector<NodeReport> probe_nodes(const RankEnvironment& place, const std::vec
 
   NodeReport report{.rank = place.rank, .host = internal::host_name(), .num_cores = num_usable_cores()};
   report.free_memory_bytes = available_memory();
+  report.gpus = list_gpus();
   report.free_disk_bytes = 1e30;
   for (const NodeFolder& folder : folders)
     if (!folder.trouble.empty() || (report.trouble.empty() && folder.free_bytes < report.free_disk_bytes)) {

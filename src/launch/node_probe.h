@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launch/environment.h"
+#include "launch/gpu_inventory.h"
 
 namespace espalier::launch {
 
@@ -25,6 +26,7 @@ struct NodeReport {
   double seconds_ahead = 0;          // of the first machine's clock
   double latency_seconds = 0;        // to the next machine and back
   double send_bytes_per_second = 0;  // to the next machine
+  GpuInventory gpus = {};
 };
 
 struct NodeRule {
@@ -38,7 +40,8 @@ struct NodeVerdict {
   std::vector<std::string> faults;  // empty: nothing is wrong
 };
 
-// `reports` in the order of ranks, which is the order of the ring.
+// `reports` in the order of ranks, which is the order of the ring. GPUs, their driver and their memory are compared
+// with what most machines have; of equally many, with the larger.
 std::vector<NodeVerdict> judge_nodes(const std::vector<NodeReport>& reports, const NodeRule& rule);
 
 struct NodeFolder {

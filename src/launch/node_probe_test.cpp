@@ -22,7 +22,8 @@ std::vector<NodeReport> alike(int64_t count) {
                        .trouble = "",
                        .seconds_ahead = 0.001,
                        .latency_seconds = 1e-4,
-                       .send_bytes_per_second = 1e9});
+                       .send_bytes_per_second = 1e9,
+                       .gpus = {}});
   return reports;
 }
 
@@ -53,6 +54,36 @@ TEST(NodeProbe, NamesTheMachineThatStandsOut) {
   nodes[0].seconds_ahead = 0;  // by its clock the others are ahead
   EXPECT_EQ(faults(nodes), "n0: clock 60.0 s behind\n");
   EXPECT_TRUE(judge_nodes({}, {}).empty());
+}
+
+TEST(NodeProbe, NamesTheMachineWhoseGpusAreOthers) {
+  constexpr double kGiB = 1073741824.0;
+  const auto with_gpus = [](int64_t machines) {
+    std::vector<NodeReport> nodes = alike(machines);
+    for (NodeReport& node : nodes)
+      node.gpus = {.driver = "550.90.07", .gpus = std::vector<GpuInfo>(4, {"H100", 80 * kGiB, 0}), .trouble = {}};
+    return nodes;
+  };
+  EXPECT_EQ(faults(with_gpus(5)), "");
+  std::vector<NodeReport> nodes = with_gpus(5);
+  nodes[1].gpus.gpus.pop_back();
+  nodes[2].gpus.driver = "550.54.15";
+  nodes[3].gpus.gpus[2].memory_bytes = 40 * kGiB;
+  nodes[4].gpus.gpus[3].name = "H200";
+  EXPECT_EQ(faults(nodes),
+            "n1: 3 GPUs, others have 4\nn2: GPU driver 550.54.15, others have 550.90.07\n"
+            "n3: GPU memory 40.00 GiB, others have 80.00 GiB\nn4: H100 and H200, others have H100\n");
+  nodes = with_gpus(3);
+  nodes[0].gpus = {.driver = "", .gpus = {}, .trouble = "its driver is gone"};
+  EXPECT_EQ(faults(nodes), "n0: GPU: its driver is gone\nn0: 0 GPUs, others have 4\n");
+  // Of two nobody is in the majority: the older driver and the fewer GPUs stand out.
+  nodes = with_gpus(2);
+  nodes[0].gpus.driver = "550.127.05";
+  nodes[0].gpus.gpus.resize(1);
+  EXPECT_EQ(faults(nodes), "n0: 1 GPU, others have 4\nn1: GPU driver 550.90.07, others have 550.127.05\n");
+  nodes = alike(3);
+  nodes[2].gpus = with_gpus(1)[0].gpus;
+  EXPECT_EQ(faults(nodes), "n2: 4 GPUs, others have 0\n");
 }
 
 }  // namespace

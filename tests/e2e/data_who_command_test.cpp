@@ -187,10 +187,11 @@ TEST_F(DataWhoCommand, RefusesFamiliesWhoseSamplesAreNotTraced) {
   const Outcome outcome = bash(concat(
       "mkdir run; printf 'num_layers = 1\\nhidden_size = 16\\nnum_attention_heads = 2\\nseq_length = 33\\n",
       "max_position_embeddings = 33\\nmicro_batch_size = 2\\ntrain_iters = 2\\nlr = 1e-3\\ndata_path = [\"d\"]\\n",
-      "vocab_file = \"v.txt\"\\n' >run/config.toml; echo espalier train bert >run/command.txt; ",
+      "vocab_file = \"v.txt\"\\n' >run/config.toml; echo espalier train ict >run/command.txt; ",
       "espalier data who --run run --step 1"));
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.errors.find("trains a BERT, whose samples are not traced to their documents yet"),
+  EXPECT_NE(outcome.errors.find("whose samples are not traced to their documents; those of `train gpt`, `train bert` "
+                                "and `train t5` are"),
             std::string::npos)
       << outcome.errors;
 }

@@ -244,6 +244,33 @@ TEST_F(Command, DoctorFindsWhatIsHereAndWhatIsMissing) {
   EXPECT_EQ(bash("ls -A").output, "alone\n") << "nothing is left behind";
 }
 
+// By a planted libnvidia-ml.so.1; what the machine has itself is not asked while it is there.
+TEST_F(Command, DoctorNamesGpusAndTheirDriver) {
+  const auto gpu = [&](const std::string& settings) {
+    const Outcome outcome =
+        bash(concat("export LD_LIBRARY_PATH=", ESPALIER_FAKE_NVML, "; ", settings, " espalier doctor --json"));
+    Json json = Json::parse(outcome.output);
+    for (const Json& entry : json["findings"])
+      if (entry["topic"] == "GPU") json["text"] = entry["text"];
+    return json;
+  };
+  const Json two = gpu("");
+  EXPECT_EQ(two["gpu_driver"], "550.90.07");
+  ASSERT_EQ(two["gpus"].size(), 2u) << two;
+  EXPECT_EQ(two["gpus"][1]["name"], "Planted GPU");
+  EXPECT_EQ(two["gpus"][1]["memory_bytes"], 85899345920);
+  EXPECT_EQ(two["text"].get<std::string>().find("2 Planted GPU of 80.00 GiB, driver 550.90.07; "), 0U) << two;
+  const Json lost = gpu("FAKE_GPU_LOST=1");
+  EXPECT_EQ(lost["text"].get<std::string>().find("1 Planted GPU of 80.00 GiB, driver 550.90.07; GPU 1: "
+                                                 "nvmlDeviceGetHandleByIndex_v2 of libnvidia-ml.so.1: Not Found; "),
+            0U)
+      << lost;
+  // The library without a driver, as in containers of machines without a GPU.
+  if (!fs::exists("/proc/driver/nvidia/version") && !fs::exists("/dev/nvidia0")) {
+    EXPECT_EQ(gpu("FAKE_GPU_DRIVER=gone")["text"], "none: training runs on the CPU");
+  }
+}
+
 TEST_F(Command, PlanAsksForNeitherALearningRateNorANumberOfSteps) {
   const std::string shape =
       "espalier plan gpt --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "

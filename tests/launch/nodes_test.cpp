@@ -34,5 +34,34 @@ TEST(DoctorNodes, NamesTheSlowMachineAndTheOneWithoutRoom) {
   EXPECT_NE(rest.find("\n2\nAll machines are alike.\n"), std::string::npos) << rest;
 }
 
+// Three that have the GPUs of a planted library: one fewer on the first, another driver and less memory on the third.
+TEST(DoctorNodes, NamesTheMachineWhoseGpusAreOthers) {
+  const TemporaryFolder folder;
+  const Shell run = shell(folder, concat("export LD_LIBRARY_PATH=", ESPALIER_FAKE_NVML, "; cd ", folder.path(), R"(
+    nodes() { espalier launch --nproc-per-node 3 doctor --nodes --seconds 0.1 . "$@" 2>>log; }
+    FAKE_GPUS_0=1 FAKE_GPU_DRIVER_2=535.0 FAKE_GPU_MEMORY_2=1073741824 nodes --json
+    FAKE_GPUS_0=1 nodes; FAKE_GPU_DRIVER_1=gone FAKE_GPU_LOST_2=1 nodes)"));
+  const size_t end = run.output.find('\n');
+  ASSERT_NE(end, std::string::npos) << run.errors << read_file(folder / "log");
+  const auto nodes = nlohmann::json::parse(run.output.substr(0, end))["nodes"];
+  ASSERT_EQ(nodes.size(), 3u) << run.output;
+  EXPECT_EQ(nodes[0]["gpus"].size(), 1u);
+  EXPECT_EQ(nodes[1]["gpus"].size(), 2u);
+  EXPECT_EQ(nodes[1]["gpus"][1]["name"], "Planted GPU");
+  EXPECT_EQ(nodes[1]["gpu_driver"], "550.90.07");
+  const auto gpu_faults = [&](size_t node) {
+    std::string text;
+    for (const std::string fault : nodes[node]["faults"])
+      if (fault.find("GPU") != std::string::npos) text += fault + "\n";
+    return text;
+  };
+  EXPECT_EQ(gpu_faults(0), "1 GPU, others have 2\n");
+  EXPECT_EQ(gpu_faults(1), "");
+  EXPECT_EQ(gpu_faults(2), "GPU driver 535.0, others have 550.90.07\nGPU memory 1.00 GiB, others have 80.00 GiB\n");
+  for (const char* part : {"1 Planted GPU of 80.00 GiB, driver 550.90.07", "1 GPU, others have 2", "--exclude ",
+                           "GPU 1: nvmlDeviceGetHandleByIndex_v2 of libnvidia-ml.so.1: Not Found"})
+    EXPECT_NE(run.output.find(part, end), std::string::npos) << part << " in\n" << run.output;
+}
+
 }  // namespace nodes_test
 }  // namespace espalier::test
