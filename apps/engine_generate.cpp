@@ -9,9 +9,10 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "base/thread_pool.h"
+#include "base/whereabouts.h"
 #include "data/sentence_vocabulary.h"
 #include "engine_neighbors.h"
+#include "engine_ranks.h"
 #include "engine_samples.h"
 #include "generate_options.h"
 #include "infer/continue_prompts.h"
@@ -24,6 +25,7 @@ namespace espalier {
 namespace {
 
 std::vector<std::string> lines_of_stdin() {
+  const WaitsFor waits(Waiting::kOthers, "read", "standard input");
   std::vector<std::string> lines;
   for (std::string line; std::getline(std::cin, line);)
     if (!line.empty()) lines.push_back(line);
@@ -104,13 +106,15 @@ void fill_in(const infer::LoadedModel& loaded, const std::vector<std::string>& p
 int generate(const std::vector<std::string>& arguments) {
   GenerateOptions options;
   if (!read_generate_options(arguments, options)) return 0;
-  at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
+  EngineRanks ranks("generate", options.tensor_ranks, options.num_threads);
+  infer::LoadedModel loaded = infer::load_model(
+      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
+      infer::weight_format(options.int8_weights, options.stream_layers), ranks.grid());
+  const NeighborSource neighbors = neighbor_source(loaded, options.neighbors, options.load, at::get_num_threads());
+  if (neighbors.find) ranks.check_alone("a model that reads neighbours, unless with --retro-without-neighbors,");
+  if (!ranks.lead(loaded)) return 0;
   const std::vector<std::string> prompts =
       !options.prompts.empty() || options.writes_file() ? options.prompts : lines_of_stdin();
-  const infer::LoadedModel loaded = infer::load_model(
-      options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
-      infer::weight_format(options.int8_weights, options.stream_layers));
-  const NeighborSource neighbors = neighbor_source(loaded, options.neighbors, options.load, at::get_num_threads());
   const infer::SamplingConfig sampling{.temperature = options.is_greedy() ? 1 : options.temperature,
                                        .top_k = options.is_greedy() ? 1 : options.top_k,
                                        .top_p = options.top_p,

@@ -12,9 +12,10 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "base/progress.h"
-#include "base/thread_pool.h"
 #include "data/line_reader.h"
 #include "engine_neighbors.h"
+#include "engine_ranks.h"
+#include "generate_options.h"
 #include "infer/engine/completion.h"
 #include "infer/engine/decoder_model.h"
 #include "infer/load_model.h"
@@ -31,6 +32,7 @@ constexpr size_t kLinesAtOnce = 1024;  // what is begun together may share its b
 struct ScoreOptions {
   std::string load, requests, answers;
   std::optional<int64_t> num_threads;
+  int64_t tensor_ranks = 1;
   bool ema = false, int8_weights = false, stream_layers = false;
   NeighborOptions neighbors;
 };
@@ -40,6 +42,7 @@ bool read_options(const std::vector<std::string>& arguments, ScoreOptions& optio
   table.add("--load", options.load, "step folder").required();
   table.add("--requests", options.requests, "lines with rows of ids").required();
   table.add("--answers", options.answers, "the same lines with log_likelihood and is_greedy, or text").required();
+  add_tensor_ranks(table, options.tensor_ranks);
   table.add("--num-threads", options.num_threads, "threads").minimum(1);
   table.add("--ema", options.ema, "the moving average of the weights");
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits");
@@ -233,7 +236,7 @@ void answer(const AnswerRows& answer_rows, const std::vector<nlohmann::ordered_j
 
 // The engine, and what it runs; made where texts are scored without neighbours.
 struct Scorer {
-  std::optional<infer::DecoderModel> model;
+  std::unique_ptr<infer::BatchModel> model;
   std::optional<infer::Engine> engine;
   NeighborSource neighbors;
   AnswerRows answer_rows;
@@ -247,11 +250,10 @@ struct Scorer {
     const int64_t pages_of_one = (longest_row(options.requests) + kPageTokens - 1) / kPageTokens;
     const int64_t at_most =
         kCacheBytes / infer::page_bytes(loaded.model->decoder_shape(), loaded.params->compute_type(), kPageTokens);
-    model.emplace(*loaded.model, loaded.params->compute_type(),
-                  infer::DecoderModelConfig{
-                      .page_tokens = kPageTokens,
-                      .num_pages = std::max<int64_t>({1, pages_of_one, std::min(at_most, kSequences * pages_of_one)}),
-                      .max_positions = 0});
+    model = infer::batch_model(
+        loaded, {.page_tokens = kPageTokens,
+                 .num_pages = std::max<int64_t>({1, pages_of_one, std::min(at_most, kSequences * pages_of_one)}),
+                 .max_positions = 0});
     engine.emplace(*model, loaded.tokenizer.get(), infer::EngineConfig{});
     answer_rows = by_engine(*engine, loaded);
   }
@@ -264,14 +266,17 @@ struct Scorer {
 int score(const std::vector<std::string>& arguments) {
   ScoreOptions options;
   if (!read_options(arguments, options)) return 0;
-  at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
-  const infer::LoadedModel loaded =
+  EngineRanks ranks("eval", options.tensor_ranks, options.num_threads);
+  infer::LoadedModel loaded =
       infer::load_model(options.load, std::nullopt, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
-                        infer::weight_format(options.int8_weights, options.stream_layers));
+                        infer::weight_format(options.int8_weights, options.stream_layers), ranks.grid());
   if (loaded.model == nullptr)
     throw UserError(
         concat(options.load, " holds a ", loaded.config.family->display, ": only models that write text are evaluated"),
         ExitCode::kUsage);
+  if (reads_neighbors(loaded) && !options.neighbors.without)
+    ranks.check_alone("a model that reads neighbours, unless with --retro-without-neighbors,");
+  if (!ranks.lead(loaded)) return 0;
   const Scorer scorer(loaded, options);
 
   Progress progress("score", file_size_bytes(options.requests), Progress::Unit::kBytes);

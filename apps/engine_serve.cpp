@@ -13,9 +13,11 @@
 
 #include "base/log.h"
 #include "base/stop_signals.h"
-#include "base/thread_pool.h"
 #include "base/version.h"
+#include "base/whereabouts.h"
+#include "dist/rendezvous.h"
 #include "engine_neighbors.h"
+#include "engine_ranks.h"
 #include "engine_serve_passages.h"
 #include "infer/engine/decoder_model.h"
 #include "infer/load_model.h"
@@ -135,9 +137,9 @@ class EngineFirst {
 // A model in memory, ready to answer.
 class Served {
  public:
-  Served(const std::string& load, std::optional<int64_t> step, const ServeOptions& options)
+  Served(const std::string& load, std::optional<int64_t> step, const ServeOptions& options, const dist::Grid& grid)
       : loaded_(infer::load_model(load, step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
-                                  infer::weight_format(options.int8_weights, options.stream_layers))) {
+                                  infer::weight_format(options.int8_weights, options.stream_layers), grid)) {
     if (loaded_.model == nullptr)
       throw UserError(concat("'", load, "' holds a ", loaded_.config.family->display, ", and only models that write ",
                              "text are served; espalier generate --load fills in its [MASK]"),
@@ -147,16 +149,19 @@ class Served {
                              "up; --retro-without-neighbors serves it as the GPT with its weights, and 'espalier ",
                              "generate' and 'espalier eval' read them"),
                       ExitCode::kUsage);
-    model_.emplace(*loaded_.model, loaded_.params->compute_type(), sized_for_serving(loaded_, options));
+  }
+  // Before the engine is wanted.
+  void begin(const ServeOptions& options) {
+    model_ = infer::batch_model(loaded_, sized_for_serving(loaded_, options));
     engine_.emplace(*model_, loaded_.tokenizer.get(),
                     infer::EngineConfig{.scheduler = {.max_sequences = options.max_running}});
   }
-  const infer::LoadedModel& loaded() const { return loaded_; }
+  infer::LoadedModel& loaded() { return loaded_; }
   infer::Engine& engine() { return *engine_; }
 
  private:
   infer::LoadedModel loaded_;
-  std::optional<infer::DecoderModel> model_;
+  std::unique_ptr<infer::BatchModel> model_;
   std::optional<infer::Engine> engine_;
 };
 
@@ -165,7 +170,14 @@ void log_served(const serve::Desk& desk, const infer::LoadedModel& loaded, const
            " tokens a text", where, "; until SIGTERM or Ctrl-C");
 }
 
-void serve_until_stopped(Served& first, Served* second, const ServeOptions& options, const StopSignals& signals) {
+// Why to end: a signal, which any of the processes may have got, or a failure.
+bool is_over(const StopSignals& signals, const infer::Leader* leader, Failure& failure) {
+  if (leader != nullptr && failure.why().empty()) failure.set(leader->trouble());
+  return signals.received() || (leader != nullptr && leader->is_to_stop()) || !failure.why().empty();
+}
+
+void serve_until_stopped(Served& first, Served* second, const ServeOptions& options, const StopSignals& signals,
+                         const infer::Leader* leader) {
   constexpr auto kLook = std::chrono::milliseconds(20);
   set_awaited("the texts under way");
   Failure failure;
@@ -198,10 +210,31 @@ void serve_until_stopped(Served& first, Served* second, const ServeOptions& opti
   std::fflush(stdout);
   log_served(desk, first.loaded(), "");
   if (beside) log_served(*beside, second->loaded(), ", below /beside/");
-  while (!signals.received() && failure.why().empty()) std::this_thread::sleep_for(kLook);
+  {
+    const WaitsFor waits(Waiting::kOthers, "serve", "requests");
+    while (!is_over(signals, leader, failure)) std::this_thread::sleep_for(kLook);
+  }
   service.drain();
   while (!service.is_idle() && failure.why().empty()) std::this_thread::sleep_for(kLook);
   if (!failure.why().empty()) throw UserError("the model failed: " + failure.why());
+}
+
+int serve_ranks(const ServeOptions& options, const StopSignals& signals) {
+  EngineRanks ranks("serve", options.tensor_ranks, options.num_threads, [&] { return signals.received().has_value(); });
+  acknowledge_signals(ranks.grid().rank == 0);
+  allow_descriptors(options.max_connections);
+  Served first(options.load, options.ckpt_step, options, ranks.grid());
+  std::optional<Served> second;
+  if (!options.beside.empty()) second.emplace(options.beside, options.beside_step, options, ranks.grid());
+  if (options.without_neighbors && !reads_neighbors(first.loaded()) && !(second && reads_neighbors(second->loaded())))
+    throw UserError(concat("--retro-without-neighbors is for a Retro that reads neighbours; ", options.load,
+                           " holds a ", first.loaded().config.family->display),
+                    ExitCode::kUsage);
+  if (!ranks.lead(first.loaded())) return 0;
+  first.begin(options);
+  if (second) second->begin(options);
+  serve_until_stopped(first, second ? &*second : nullptr, options, signals, ranks.leader());
+  return 0;
 }
 
 }  // namespace
@@ -210,17 +243,12 @@ int serve_model(const std::vector<std::string>& arguments) {
   ServeOptions options;
   if (!read_serve_options(arguments, options)) return 0;
   const StopSignals signals;
-  at::set_num_threads(static_cast<int>(options.num_threads.value_or(num_usable_cores())));
-  allow_descriptors(options.max_connections);
-  Served first(options.load, options.ckpt_step, options);
-  std::optional<Served> second;
-  if (!options.beside.empty()) second.emplace(options.beside, options.beside_step, options);
-  if (options.without_neighbors && !reads_neighbors(first.loaded()) && !(second && reads_neighbors(second->loaded())))
-    throw UserError(concat("--retro-without-neighbors is for a Retro that reads neighbours; ", options.load,
-                           " holds a ", first.loaded().config.family->display),
-                    ExitCode::kUsage);
-  serve_until_stopped(first, second ? &*second : nullptr, options, signals);
-  return 0;
+  try {
+    return serve_ranks(options, signals);
+  } catch (const dist::StoppedBeforeStart& stopped) {
+    log_line(LogLevel::kQuiet, concat(stopped.what(), " before all processes had arrived: nothing was served"));
+    return 0;
+  }
 }
 
 }  // namespace espalier

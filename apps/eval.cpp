@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/output_checks.h"
 #include "base/pending_file.h"
+#include "base/whereabouts.h"
 #include "commands.h"
 #include "eval/request_file.h"
 #include "eval/results.h"
@@ -17,6 +18,7 @@
 #include "eval_model.h"
 #include "eval_options.h"
 #include "eval_tasks.h"
+#include "launch/environment.h"
 #include "print_json.h"
 #include "tokenizer_options.h"
 
@@ -252,6 +254,7 @@ int eval_main(const std::vector<std::string>& arguments) {
     model.int8_weights = options.int8_weights;
     model.stream_layers = options.stream_layers;
     model.neighbors = options.neighbors;
+    model.tensor_ranks = options.tensor_ranks;
     for (const EvalTask& task : tasks)
       if (model.has_encoder && task.is_megatrons())
         problems.add("--tasks ", task.task.name, ": '", options.load,
@@ -271,6 +274,13 @@ int eval_main(const std::vector<std::string>& arguments) {
   if (options.sequence_length) options.zero_shot.sequence_length = *options.sequence_length;
 
   clean_up_when_interrupted();
+  if (model.tensor_ranks > 1) {
+    open_whereabouts();  // the launcher looks at this process; its engine is a child
+    if (launch::detect_environment().rank > 0) {
+      help_to_ask_model(model, options.num_threads);
+      return 0;
+    }
+  }
   if (!options.requests.empty()) {
     model.tokenizer = std::move(tokenizer);
     answer_request_lines(model, options.requests, *options.sequence_length, options.num_threads);

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/pending_file.h"
+#include "base/whereabouts.h"
 #include "become_engine.h"
 #include "data/line_reader.h"
 #include "data/sentence_vocabulary.h"
@@ -95,8 +96,16 @@ void ask_model(const EvalModel& model, const std::string& requests, const std::s
   if (model.stream_layers) words.push_back("--stream-layers");
   if (!model.neighbors.workdir.empty()) words.insert(words.end(), {"--retro-workdir", model.neighbors.workdir});
   if (model.neighbors.without) words.push_back("--retro-without-neighbors");
+  if (model.tensor_ranks > 1)
+    words.insert(words.end(), {"--tensor-model-parallel-size", std::to_string(model.tensor_ranks)});
+  const WaitsFor waits(Waiting::kOthers, "ask", "the model");
   if (const int code = run_engine("score", words); code != 0)
     throw UserError("nothing was evaluated: see above", static_cast<ExitCode>(code));
+}
+
+// The engine of such a process reads neither of the two files.
+void help_to_ask_model(const EvalModel& model, std::optional<int64_t> num_threads) {
+  ask_model(model, "none", "none", num_threads);
 }
 
 void answer_request_lines(const EvalModel& model, const std::string& file, int64_t sequence_length,

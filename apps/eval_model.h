@@ -37,6 +37,7 @@ struct EvalModel {
   bool int8_weights = false;      // ask with its layers' matrices in 8 bits
   bool stream_layers = false;     // ask with layers that are read when they are needed
   NeighborOptions neighbors;      // of a Retro
+  int64_t tensor_ranks = 1;       // processes that hold it in parts, of which this is one
 };
 
 // `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none,
@@ -47,6 +48,10 @@ EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step, 
 // `answers`. A UserError where the engine has failed, after it has said why.
 void ask_model(const EvalModel& model, const std::string& requests, const std::string& answers,
                std::optional<int64_t> num_threads);
+
+// The part of a process that is not the first of `tensor_ranks`: holds its part of the model until the first one's
+// engine has answered. As ask_model otherwise.
+void help_to_ask_model(const EvalModel& model, std::optional<int64_t> num_threads);
 
 // Lines {"context", "continuation"} of `file`, each of which becomes a line {"loglikelihood", "is_greedy", "tokens"} on
 // the standard output; encoded as lm_eval 0.4 does, or each by itself for a model with an encoder, with <extra_id_N> as

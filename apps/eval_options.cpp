@@ -1,6 +1,7 @@
 #include "eval_options.h"
 
 #include "base/format.h"
+#include "generate_options.h"
 #include "tokenizer_options.h"
 
 namespace espalier {
@@ -61,6 +62,7 @@ void add_model_rows(OptionTable& table, EvalOptions& options) {
             "with --int8-weights: ask with the weights as they are saved too, and say by how much each value shifts");
   table.add("--stream-layers", options.stream_layers,
             "read each layer when a pass comes to it: for models that do not fit into memory");
+  add_tensor_ranks(table, options.tensor_ranks);
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--requests", options.requests,
@@ -153,6 +155,10 @@ void check_use(const EvalOptions& options, Problems& problems) {
   if (options.ema && !asks) problems.add("--ema needs --load");
   if (options.int8_weights && !asks) problems.add("--int8-weights needs --load");
   if (options.stream_layers && !asks) problems.add("--stream-layers needs --load");
+  if (options.tensor_ranks > 1 && !asks) problems.add("--tensor-model-parallel-size needs --load");
+  if (options.tensor_ranks > 1 && options.int8_shift)
+    problems.add("--int8-shift asks two models, and --tensor-model-parallel-size ", options.tensor_ranks,
+                 " divides one over the processes: leave one out");
   if (options.int8_weights && options.stream_layers)
     problems.add("--int8-weights and --stream-layers: one at a time; 8 bits are made once, of layers that stay");
   if ((!options.neighbors.workdir.empty() || options.neighbors.without) && !asks)

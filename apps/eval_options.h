@@ -29,6 +29,7 @@ struct EvalOptions {
   NeighborOptions neighbors;
   bool int8_shift = false;  // with the weights as they are saved too, to say what 8 bits change
   std::optional<int64_t> ckpt_step, num_threads;
+  int64_t tensor_ranks = 1;
   std::string requests;  // of this file, and no tasks
   std::string write_requests, read_results, results_path, results_csv;
   std::optional<eval::ResultLayout> layout;  // none: by the tasks

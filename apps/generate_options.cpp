@@ -5,6 +5,16 @@
 
 namespace espalier {
 
+void add_tensor_ranks(OptionTable& table, int64_t& tensor_ranks) {
+  table
+      .add("--tensor-model-parallel-size", tensor_ranks,
+           "processes that hold a part of each layer; espalier launch starts them")
+      .minimum(1)
+      .maximum(1024);
+  table.known_elsewhere({"--tp", "--tp-size", "--tensor-parallel", "--tensor-parallel-size"},
+                        "--tensor-model-parallel-size");
+}
+
 void add_generate_rows(OptionTable& table, GenerateOptions& options) {
   table.group("model");
   table.add("--load", options.load, "run folder or step folder").value_name("DIR").required();
@@ -13,6 +23,7 @@ void add_generate_rows(OptionTable& table, GenerateOptions& options) {
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits, which takes less memory");
   table.add("--stream-layers", options.stream_layers,
             "read each layer when a pass comes to it: for models that do not fit into memory");
+  add_tensor_ranks(table, options.tensor_ranks);
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table.group("text");
   table.add("--prompt", options.prompts,

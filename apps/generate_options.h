@@ -15,7 +15,7 @@ struct GenerateOptions {
   std::string load;
   std::optional<int64_t> ckpt_step, num_threads;
   std::vector<std::string> prompts;
-  int64_t tokens_to_generate = 64, top_k = 0, seed = 1234;
+  int64_t tokens_to_generate = 64, top_k = 0, seed = 1234, tensor_ranks = 1;
   double temperature = 1.0, top_p = 0;
   bool greedy = false, stop_at_eod = true, json = false;
   bool int8_weights = false, stream_layers = false;
@@ -32,6 +32,9 @@ struct GenerateOptions {
   // Temperature 0 is the limit in which the likeliest token has all the probability.
   bool is_greedy() const { return greedy || temperature == 0; }
 };
+
+// Of generate, serve and eval.
+void add_tensor_ranks(OptionTable& table, int64_t& tensor_ranks);
 
 void add_generate_rows(OptionTable& table, GenerateOptions& options);
 

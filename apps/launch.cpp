@@ -9,6 +9,8 @@
 #include "become_engine.h"
 #include "check_training.h"
 #include "commands.h"
+#include "eval_options.h"
+#include "generate_options.h"
 #include "launch/environment.h"
 #include "launch/launcher.h"
 #include "launch_page.h"
@@ -16,6 +18,7 @@
 #include "report/appended_file.h"
 #include "report/metrics_file.h"
 #include "run_alerts.h"
+#include "serve_options.h"
 
 namespace espalier {
 namespace {
@@ -99,6 +102,40 @@ launch::RankProgram program_of(const launch::LaunchOptions& options) {
   return our_program(words);
 }
 
+// --tensor-model-parallel-size of the commands that run one model over all ranks; nothing for others, and where they
+// print their help.
+std::optional<int64_t> tensor_ranks_of(const Words& words) {
+  const Words arguments(words.begin() + 1, words.end());
+  if (words[0] == "generate") {
+    GenerateOptions options;
+    if (read_generate_options(arguments, options)) return options.tensor_ranks;
+  } else if (words[0] == "serve") {
+    ServeOptions options;
+    if (read_serve_options(arguments, options)) return options.tensor_ranks;
+  } else if (words[0] == "eval") {
+    EvalOptions options;
+    Problems problems;
+    if (read_eval_options(arguments, options, problems)) {
+      problems.raise();
+      return options.tensor_ranks;
+    }
+  }
+  return std::nullopt;
+}
+
+// Ranks that nobody divides a model over would all do the same.
+void check_tensor_ranks(const launch::LaunchOptions& options) {
+  const Words words = canonical_words(options.program);
+  const int64_t num_ranks = options.max_nodes * options.num_local_ranks;
+  const std::optional<int64_t> wanted = tensor_ranks_of(words);
+  if (!wanted || (*wanted == num_ranks && options.min_nodes == options.max_nodes)) return;
+  throw UserError(concat("espalier ", words[0], " runs one model over all ranks, which are ", num_ranks,
+                         options.min_nodes == options.max_nodes ? "" : " or fewer (--nnodes MIN:MAX)",
+                         ", and --tensor-model-parallel-size is ", *wanted,
+                         ": give the same number to both, and a fixed number of machines"),
+                  ExitCode::kUsage);
+}
+
 // What takes all cores by itself, under Megatron's line with torch.distributed.launch: no ranks are started.
 std::optional<Words> words_of_one_process(const launch::LaunchOptions& options) {
   if (options.runs_other_program) return std::nullopt;
@@ -122,6 +159,7 @@ int launch_main(const Words& arguments) {
   choose_how_threads_wait(options->num_local_ranks);
   if (const auto words = words_of_one_process(*options)) return index_main(*words);
   launch::RankProgram program = program_of(*options);
+  if (!options->runs_other_program) check_tensor_ranks(*options);
   if (program.command.front().ends_with("espalier-engine")) {
     const Words words = canonical_words(options->program);
     const bool only_checks = asks_for_validation(words);

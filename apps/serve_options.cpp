@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/options.h"
 #include "base/thread_pool.h"
+#include "generate_options.h"
 #include "text/chat_template.h"
 
 namespace espalier {
@@ -66,6 +67,7 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
       .add("--retro-without-neighbors", options.without_neighbors,
            "serve a Retro as the GPT with its weights: no neighbours are looked up here")
       .alias("--no-retrieval");
+  add_tensor_ranks(table, options.tensor_ranks);
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,
@@ -140,6 +142,9 @@ bool read_serve_options(const std::vector<std::string>& arguments, ServeOptions&
   check_passages(options, search_memory, problems);
   if (options.int8_weights && options.stream_layers)
     problems.add("--int8-weights and --stream-layers: one at a time; 8 bits are made once, of layers that stay");
+  if (!options.beside.empty() && options.tensor_ranks > 1)
+    problems.add(table.origin("--tensor-model-parallel-size"),
+                 " divides one model over the processes, and --beside is a ", "second one: leave one out");
   if (options.beside.empty() && options.beside_step) problems.add("--beside-step says nothing without --beside DIR");
   if (!options.api_key_file.empty()) options.api_key = key_of(options.api_key_file, problems);
   if (!options.chat_template.empty()) options.chat_template_text = template_of(options.chat_template, problems);

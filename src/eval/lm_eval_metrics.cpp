@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "eval/edit_rate.h"
 #include "eval/ignored_text.h"
 #include "eval/text_metrics.h"
 #include "text/python_text.h"
@@ -119,7 +120,8 @@ const std::map<std::string, KnownMetric>& known_metrics(OutputKind output) {
        {{"exact_match", {exact_match({}), mean()}},
         {"bleu", {translation_score(bleu_counts), bleu()}},
         {"chrf", {translation_score(chrf_counts), chrf()}},
-        {"chrf++", {translation_score(chrf_plus_counts), chrf_plus()}}}},
+        {"chrf++", {translation_score(chrf_plus_counts), chrf_plus()}},
+        {"ter", {translation_score(edit_counts), edit_rate(), false}}}},
   };
   return all.at(output);
 }

@@ -139,7 +139,7 @@ doc_to_text: q
 doc_to_target: a
 generation_kwargs: {num_beams: 4, until: ["", 3], do_sample: true, penalty: 2, max_gen_toks: 0}
 repeats: 0
-metric_list: [{metric: ter}, {metric: f1, hf_evaluate: true}]
+metric_list: [{metric: rouge}, {metric: f1, hf_evaluate: true}]
 )";
   EXPECT_FALSE(read_lm_eval_task(colors_file(content), {}, problems));
   std::string all;
@@ -148,8 +148,8 @@ metric_list: [{metric: ter}, {metric: f1, hf_evaluate: true}]
        {"colors.yaml:5: generation_kwargs: num_beams 4 is not supported; 1 is", "until: \"\" is not a text",
         "until: 3 is not a text", "do_sample: true needs a temperature above 0", "the key 'penalty' is not supported",
         "max_gen_toks 0 is not within 1 to", "colors.yaml:6: repeats: 0 is not within 1 to 1,000",
-        "colors.yaml:7: metric_list: the metric 'ter' is not supported; of such tasks these are: bleu, chrf, chrf++, "
-        "exact_match"})
+        "colors.yaml:7: metric_list: the metric 'rouge' is not supported; of such tasks these are: bleu, chrf, "
+        "chrf++, exact_match, ter"})
     EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "eval/edit_rate.h"
 
 namespace espalier::eval {
 namespace {
@@ -59,6 +60,11 @@ const Aggregation& chrf() {
 
 const Aggregation& chrf_plus() {
   static const Aggregation aggregation = of_counts("chrf++", chrf_of);
+  return aggregation;
+}
+
+const Aggregation& edit_rate() {
+  static const Aggregation aggregation = of_counts("ter", edit_rate_of);
   return aggregation;
 }
 

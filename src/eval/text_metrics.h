@@ -21,6 +21,7 @@ AnswerScore translation_score(Counts (*counts)(const std::string& text, const st
 const Aggregation& bleu();
 const Aggregation& chrf();
 const Aggregation& chrf_plus();
+const Aggregation& edit_rate();
 
 // The metric of what the filter makes of a question's answers.
 Metric of_filtered(const Metric& metric, const AnswerFilter& filter);

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "infer/engine/decoder_model.h"
 #include "infer/engine/engine.h"
 #include "infer/read_neighbors.h"
 
@@ -105,9 +104,9 @@ void continue_many(const LoadedModel& loaded, const ManyTexts& texts, const Gene
                  texts.end, " texts of ", texts.prompts.size(), " prompts");
   check_lengths(loaded.model->decoder_shape(), texts.prompts, config.tokens_to_generate);
   if (config.find_neighbors) return continue_with_neighbors(loaded, texts, config, on_token, take);
-  DecoderModel model(*loaded.model, loaded.params->compute_type(),
-                     sized_for(loaded, texts, config.tokens_to_generate, config.begin_id.has_value()));
-  Engine engine(model, /*tokenizer=*/nullptr, {.scheduler = {.max_sequences = texts.at_once}});
+  const std::unique_ptr<BatchModel> model =
+      batch_model(loaded, sized_for(loaded, texts, config.tokens_to_generate, config.begin_id.has_value()));
+  Engine engine(*model, /*tokenizer=*/nullptr, {.scheduler = {.max_sequences = texts.at_once}});
   Desk desk(engine, texts, config, on_token);
   for (desk.fill(); !desk.is_done(); desk.fill()) {
     engine.step();

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "config/run_config.h"
+#include "dist/grid.h"
+#include "infer/engine/leading_model.h"
 #include "infer/load_weight.h"
 #include "infer/streamed_layers.h"
 #include "models/build.h"
@@ -25,6 +27,8 @@ struct LoadedModel {
   std::unique_ptr<models::Decoder> model;        // null: fill_masks.h
   std::unique_ptr<models::TextEncoder> encoder;  // of load_text_encoder
   std::optional<models::TextEnds> text_ends;     // of a model whose prompts an encoder reads
+  // Of the first of several processes that hold parts of the weights, set by whoever made it.
+  Leader* leader = nullptr;
 };
 
 // How the weights are held: as they are saved, or the matrices of the layers in 8 bits (kernels/int8_weights.h), while
@@ -37,9 +41,13 @@ inline WeightFormat weight_format(bool in_int8, bool is_streamed) {
 // Whether kInt8 holds it in 8 bits.
 bool is_matrix_of_a_layer(const spec::ParamSpec& spec);
 
-// `load` is a run folder (newest complete step, or `step`) or a step folder. Only weights are read, and checked.
+// `load` is a run folder (newest complete step, or `step`) or a step folder. Only weights are read, and checked. Of a
+// grid with tensor ranks this process gets its part; it outlives the model. A UserError where they cannot divide it.
 LoadedModel load_model(const std::string& load, std::optional<int64_t> step, WeightSet set = WeightSet::kWeights,
-                       WeightFormat format = WeightFormat::kSaved);
+                       WeightFormat format = WeightFormat::kSaved, const dist::Grid& grid = dist::single_process());
+
+// What the engine runs of it. The weights of several processes run while their leader lives.
+std::unique_ptr<BatchModel> batch_model(const LoadedModel& loaded, const DecoderModelConfig& config);
 
 // The same of a model that makes vectors of texts; a UserError names what else the folder holds.
 LoadedModel load_text_encoder(const std::string& load, std::optional<int64_t> step = {},

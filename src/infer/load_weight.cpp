@@ -12,7 +12,7 @@ void load_weights_of(ckpt::LoadedCheckpoint& checkpoint, const std::vector<ckpt:
   if (set == WeightSet::kWeights) return checkpoint.load(requests, Part::kSome);
   for (const ckpt::TensorRequest& request : requests) {
     const at::Tensor fp32 = at::empty(request.destination.sizes(), at::kFloat);
-    checkpoint.load({{store::ema_of(request.name), fp32}}, Part::kSome);
+    checkpoint.load({{store::ema_of(request.name), fp32, request.part}}, Part::kSome);
     at::Tensor(request.destination).copy_(fp32);
   }
 }

@@ -53,9 +53,9 @@ void StreamedLayers::read(int64_t layer, const at::Tensor& values) {
   std::vector<ckpt::TensorRequest> requests;
   for (const size_t i : section.params) {
     const spec::ParamSpec& param = params_.specs()[i];
-    requests.push_back(
-        {param.name,
-         values.narrow(0, params_.layout().offsets[i] - section.begin, params_.layout().counts[i]).view(param.shape)});
+    requests.push_back({param.name,
+                        values.narrow(0, params_.layout().offsets[i] - section.begin, params_.layout().counts[i]),
+                        ckpt::held_part(param, params_.shard())});
   }
   load_weights_of(checkpoint_, requests, set_);
   read_seconds_ += seconds() - begin;

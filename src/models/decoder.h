@@ -1,4 +1,5 @@
-// A model that continues text: what generation, scoring and serving need of it. One process, no graph.
+// A model that continues text: what generation, scoring and serving need of it. No graph. Where its layers are split
+// over tensor ranks, all of these call in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,11 +12,11 @@
 
 namespace espalier::models {
 
-// What a cache of keys and values must hold, and how far the model reaches.
+// What a cache of keys and values must hold on this process, and how far the model reaches.
 struct DecoderShape {
   // `first_layer`: number of the first one that keeps keys and values; those before it are an encoder's.
   int64_t first_layer = 0, num_layers = 0, num_groups = 0, head_size = 0;
-  int64_t vocab_size = 0;     // ids of the tokenizer: of the rows of logits, those that mean something
+  int64_t vocab_size = 0;     // ids of the tokenizer: of the whole rows of logits, those that mean something
   int64_t max_positions = 0;  // that it has learned; 0: any
   // > 0: the rotary positions of sequences that may become longer than this are turned by other angles (longrope).
   int64_t short_positions = 0;

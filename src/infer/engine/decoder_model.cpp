@@ -36,8 +36,9 @@ int64_t page_bytes(const models::DecoderShape& shape, at::ScalarType type, int64
          static_cast<int64_t>(c10::elementSize(type));
 }
 
-DecoderModel::DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config)
-    : model_(model), shape_(model.decoder_shape()), config_(config) {
+DecoderModel::DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config,
+                           const dist::Group& ranks)
+    : model_(model), ranks_(ranks), shape_(model.decoder_shape()), config_(config) {
   ESPALIER_CHECK(config.num_pages > 0 && config.page_tokens > 0, config.num_pages, " pages of ", config.page_tokens);
   if (shape_.head_size > kernels::max_paged_head_size())
     throw UserError(concat("the model's heads have ", shape_.head_size,
@@ -106,10 +107,24 @@ void DecoderModel::forward(std::span<const TokenRun> runs, float* logits) {
   const at::Tensor hidden = model_.hidden_states(ids, positions, context).select(1, 0);  // [tokens, h]
   const at::Tensor rows = wanted_rows(runs);
   if (rows.numel() == 0) return;
-  const at::Tensor values = model_.logits(hidden.index_select(0, rows));
-  for (int64_t row = 0; row < rows.numel(); ++row)
-    std::copy_n(values.const_data_ptr<float>() + row * values.size(1), shape_.vocab_size,
-                logits + row * shape_.vocab_size);
+  gather_logits(model_.logits(hidden.index_select(0, rows)), logits);
+}
+
+void DecoderModel::gather_logits(const at::Tensor& part, float* logits) {
+  const int64_t rows = part.size(0), size = ranks_.size();
+  if (widest_ == 0) {
+    const at::Tensor widest = at::full({1}, part.size(1), at::kLong);
+    ranks_.all_reduce_max(widest);
+    widest_ = widest.item<int64_t>();
+  }
+  const at::Tensor padded = size == 1 ? part.contiguous() : at::constant_pad_nd(part, {0, widest_ - part.size(1)});
+  const at::Tensor all = ranks_.all_gather(padded);  // [ranks * rows, widest]
+  for (int64_t rank = 0; rank < size; ++rank) {
+    const int64_t first = rank * widest_, count = std::min(widest_, shape_.vocab_size - first);
+    for (int64_t row = 0; row < rows && count > 0; ++row)
+      std::copy_n(all.const_data_ptr<float>() + (rank * rows + row) * widest_, count,
+                  logits + row * shape_.vocab_size + first);
+  }
 }
 
 // More pages where there are too few: those that there are keep their numbers.

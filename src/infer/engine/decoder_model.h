@@ -1,6 +1,7 @@
-// A model of a checkpoint as the engine runs it: on the CPU, one process. Of one with an encoder the sequences are the
-// decoder's; what the encoder makes of a request it makes of that request alone, and the keys and values that the
-// decoder's layers read of it are computed once.
+// A model of a checkpoint as the engine runs it, on the CPU. Of one with an encoder the sequences are the decoder's;
+// what the encoder makes of a request it makes of that request alone, and the keys and values that the decoder's layers
+// read of it are computed once. Where tensor ranks hold parts of the model, each of them has one of these, with the
+// pages of its heads, and all make the same calls in the same order (leading_model.h); all have all logits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "dist/grid.h"
 #include "infer/engine/batch_model.h"
 #include "models/decoder.h"
 #include "tensor/attention_context.h"
@@ -30,8 +32,9 @@ int64_t page_bytes(const models::DecoderShape& shape, at::ScalarType type, int64
 // and kernels/paged_attention.h attends; norms, activations and embeddings work row by row.
 class DecoderModel : public BatchModel {
  public:
-  // `model` and its weights, which have no gradients, outlive it. `type`: theirs.
-  DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config);
+  // `model` and its weights, which have no gradients, outlive it. `type`: theirs. `ranks`: over which they are split.
+  DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config,
+               const dist::Group& ranks = dist::single_process().tensor);
 
   BatchModelShape shape() const override;
   void forward(std::span<const TokenRun> runs, float* logits) override;
@@ -48,8 +51,12 @@ class DecoderModel : public BatchModel {
 
   // Sets the tokens of the pages, and gives their ids and positions, [1, tokens] each.
   std::pair<at::Tensor, at::Tensor> inputs_of(std::span<const TokenRun> runs);
+  // [rows, part of the vocabulary] -> the first vocab_size columns of the whole.
+  void gather_logits(const at::Tensor& part, float* logits);
 
   const models::Decoder& model_;
+  const dist::Group& ranks_;
+  int64_t widest_ = 0;  // the largest part of the vocabulary: that of all ranks but the last ones; 0: not known yet
   models::DecoderShape shape_;
   DecoderModelConfig config_;
   tensor::PagedKeyValues pages_;

@@ -59,11 +59,11 @@ void set_rotary(nn::ForwardContext& context, const families::GptConfig& config, 
              attention.cache != nullptr ? attention.cache->capacity : positions.size(1));
 }
 
-DecoderShape gpt_decoder_shape(const families::GptConfig& config) {
+DecoderShape gpt_decoder_shape(const families::GptConfig& config, int64_t tensor_ranks) {
   const bool learned = config.position_embedding == families::PositionEmbedding::kLearned;
   const bool rotates = config.position_embedding == families::PositionEmbedding::kRotary;
   return {.num_layers = config.num_layers,
-          .num_groups = config.num_groups(),
+          .num_groups = config.num_groups() / tensor_ranks,
           .head_size = config.kv_channels,
           .vocab_size = config.vocab_size,
           .max_positions = learned ? config.max_position_embeddings : 0,
@@ -163,7 +163,7 @@ at::Tensor GptModel::hidden_states(const at::Tensor& ids, const at::Tensor& posi
   return last_hidden(x);
 }
 
-DecoderShape GptModel::decoder_shape() const { return gpt_decoder_shape(config_); }
+DecoderShape GptModel::decoder_shape() const { return gpt_decoder_shape(config_, grid_.shape.tensor); }
 
 at::Tensor GptModel::logits(const at::Tensor& hidden) const { return output_layer_->logits(hidden); }
 

@@ -30,8 +30,8 @@ void set_rotary(nn::ForwardContext& context, const families::GptConfig& config, 
 void set_rotary(nn::ForwardContext& context, const families::GptConfig& config, const nn::RotaryTables& tables,
                 const at::Tensor& positions);
 
-// What a cache must hold of such layers.
-DecoderShape gpt_decoder_shape(const families::GptConfig& config);
+// What a cache must hold of such layers, on one of `tensor_ranks`.
+DecoderShape gpt_decoder_shape(const families::GptConfig& config, int64_t tensor_ranks);
 
 // A consecutive part of the model, or all of it.
 class GptModel : public pipeline::Stage, public Decoder {

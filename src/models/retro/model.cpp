@@ -187,7 +187,7 @@ at::Tensor RetroModel::batch_logits(const tensor::Batch& batch) const {
   return output_layer_.logits(stream_of(batch, training_context(input), retrieval.get())).transpose(0, 1);
 }
 
-DecoderShape RetroModel::decoder_shape() const { return gpt_decoder_shape(config_.gpt); }
+DecoderShape RetroModel::decoder_shape() const { return gpt_decoder_shape(config_.gpt, grid_.shape.tensor); }
 
 at::Tensor RetroModel::hidden_states(const at::Tensor& ids, const at::Tensor& positions,
                                      const nn::ForwardContext& caller, const Encoded*) const {

@@ -157,7 +157,7 @@ pipeline::StageOutput T5Model::forward(const pipeline::StageInput& input) {
 DecoderShape T5Model::decoder_shape() const {
   return {.first_layer = config_.num_layers,
           .num_layers = config_.total_layers(),
-          .num_groups = config_.num_attention_heads,
+          .num_groups = config_.num_attention_heads / grid_.shape.tensor,
           .head_size = config_.kv_channels,
           .vocab_size = config_.vocab_size,
           .max_positions = config_.positions == families::T5Positions::kLearned ? config_.max_position_embeddings : 0};
