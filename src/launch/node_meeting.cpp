@@ -1,7 +1,5 @@
 #include "launch/node_meeting.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -10,9 +8,6 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "base/sha256.h"
-#include "launch/internal/host.h"
-#include "launch/internal/socket.h"
 #include "launch/peer_watch.h"
 #include "launch/wait_report.h"
 
@@ -20,15 +15,13 @@ namespace espalier::launch {
 namespace {
 
 using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
+using Time = Surroundings::Time;
 using namespace std::chrono_literals;
 
-constexpr auto kLook = 50ms;          // between looks at who has come
-constexpr auto kTimeToConfirm = 60s;  // for those who are to take part
+constexpr Surroundings::Seconds kLook = 50ms;  // between looks at who has come
+constexpr auto kTimeToConfirm = 60s;           // for those who are to take part
 constexpr const char* kRoundKey = "launch/round";
 constexpr const char* kOverKey = "launch/over";
-
-int free_port() { return internal::port_of(internal::listen_on("", 0)); }
 
 Json to_json(const Node& node) {
   return {{"id", node.id},
@@ -83,15 +76,13 @@ Failure gone(const Round& round) {
 
 }  // namespace
 
-NodeMeeting::NodeMeeting(const LaunchOptions& options, const RendezvousClient::Options& store, FitsRanks fits)
-    : options_(options), store_(store), watched_(store), fits_(std::move(fits)) {
-  self_.address = options.local_address;
-  if (self_.address.empty()) self_.address = options.is_single_node() ? "127.0.0.1" : internal::full_host_name();
-  self_.pid = getpid();
-  self_.id = concat(self_.address, "-", self_.pid, "-", hex_digits(random_bytes(4)));
-  self_.node_rank = options.node_rank;
-  self_.num_ranks = options.num_local_ranks;
-}
+NodeMeeting::NodeMeeting(const LaunchOptions& options, const Means& means, Node self, FitsRanks fits)
+    : options_(options),
+      store_(means.store),
+      watched_(means.watched),
+      surroundings_(means.surroundings),
+      self_(std::move(self)),
+      fits_(std::move(fits)) {}
 
 NodeMeeting::~NodeMeeting() {
   stop_watching();
@@ -116,7 +107,7 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
       continue;
     }
     store_.set(kRoundKey, std::to_string(round_));
-    self_.free_port = free_port();
+    self_.free_port = surroundings_.free_port();
     store_.set(key("node/" + self_.id), to_json(self_).dump());
     store_.leave_will({key("left/" + self_.id)}, {""});
     store_.append(key("arrived"), self_.id + "\n");
@@ -197,13 +188,13 @@ std::vector<Node> NodeMeeting::largest_fitting(std::vector<Node> nodes) const {
   return {};
 }
 
-std::vector<Node> NodeMeeting::larger_group(std::chrono::duration<double> waited) {
+std::vector<Node> NodeMeeting::larger_group(double waited_seconds) {
   if (!store_.check({key("waiting")})) return {};
   std::vector<Node> waiting = nodes_in("waiting"), all = nodes_;
   bool is_time = false;
   for (const Node& node : waiting) {
-    const Clock::time_point since = waiting_since_.try_emplace(node.id, Clock::now()).first->second;
-    is_time = is_time || Clock::now() - since >= waited;
+    const Time now = surroundings_.now(), since = waiting_since_.try_emplace(node.id, now).first->second;
+    is_time = is_time || Surroundings::Seconds(now - since).count() >= waited_seconds;
   }
   if (!is_time) return {};
   all.insert(all.end(), waiting.begin(), waiting.end());
@@ -221,29 +212,28 @@ bool NodeMeeting::is_over_badly() { return store_.check({kOverKey}) && store_.ge
 void NodeMeeting::wait_until_over(const std::function<bool()>& is_cancelled) {
   stop_watching();
   store_.leave_will({}, {});
-  while (!is_cancelled() && !store_.check({kOverKey})) std::this_thread::sleep_for(100ms);
+  while (!is_cancelled() && !store_.check({kOverKey})) surroundings_.sleep_for(100ms);
 }
 
 // Whoever first sees that enough have come closes the list; what it wrote holds for all.
 std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
-  const Clock::time_point start = Clock::now();
-  Clock::time_point last_call = Clock::time_point::max();
+  const Time give_up = surroundings_.time_in(options_.join_timeout_seconds);
+  Time last_call = Time::max();
   WaitReport report(std::chrono::duration<double>(options_.join_timeout_seconds));
   while (!is_cancelled() && !store_.check({kOverKey})) {
     if (store_.check({key("world")})) return nodes_from_text(store_.get(key("world"), 10s));
     const std::vector<Node> nodes = nodes_in("arrived");
     const int64_t count = std::ssize(nodes);
     if (count < options_.min_nodes)
-      last_call = Clock::time_point::max();
-    else if (last_call == Clock::time_point::max())
-      last_call = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(options_.last_call_seconds));
-    if (count >= options_.max_nodes || Clock::now() >= last_call)
+      last_call = Time::max();
+    else if (last_call == Time::max())
+      last_call = surroundings_.time_in(options_.last_call_seconds);
+    if (count >= options_.max_nodes || surroundings_.now() >= last_call)
       if (const std::vector<Node> chosen = largest_fitting(nodes); !chosen.empty())
         return nodes_from_text(store_.compare_set(key("world"), "", to_text(chosen)));
-    if (Clock::now() - start <= std::chrono::duration<double>(options_.join_timeout_seconds)) {
+    if (surroundings_.now() <= give_up) {
       report.look(missing(nodes));
-      std::this_thread::sleep_for(kLook);
+      surroundings_.sleep_for(kLook);
       continue;
     }
     if (count >= options_.min_nodes)
@@ -256,7 +246,7 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
         concat("only ", count, " of ", options_.min_nodes, " machines came within ",
                format_duration(options_.join_timeout_seconds), " (--rdzv-conf join_timeout): missing are ",
                missing(nodes), ". Start espalier launch on all of them, with the same --rdzv-endpoint and --rdzv-id, ",
-               "and check that they reach ", store_.options().address, ":", store_.options().port, "."),
+               "and check that they reach ", options_.store_host, ":", options_.store_port, "."),
         ExitCode::kLostPeer);
   }
   return {};
@@ -285,7 +275,7 @@ Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
   }
   outcome_ = RoundOutcome::kRunning;
   leaving_ = false;
-  watcher_ = std::thread([this] { watch(); });
+  watcher_ = surroundings_.start([this] { watch(); });
   return round;
 }
 
@@ -308,7 +298,7 @@ void NodeMeeting::watch() {
 
 void NodeMeeting::stop_watching() {
   leaving_ = true;
-  if (watcher_.joinable()) watcher_.join();
+  watcher_.reset();
 }
 
 void NodeMeeting::report_done() {
@@ -327,21 +317,20 @@ void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
 }
 
 std::vector<Failure> NodeMeeting::collect_failures(double patience_seconds) {
-  const Clock::time_point deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_seconds));
+  const Time deadline = surroundings_.time_in(patience_seconds);
   std::vector<Failure> failures;
   for (size_t at = 0; at < nodes_.size(); ++at) {
-    const auto left = std::chrono::duration_cast<RendezvousClient::Milliseconds>(deadline - Clock::now());
+    const auto left = std::chrono::duration_cast<RendezvousStore::Milliseconds>(deadline - surroundings_.now());
     try {
       const std::string text =
-          store_.get(key(concat("stopped/", at)), std::max(left, RendezvousClient::Milliseconds(0)));
+          store_.get(key(concat("stopped/", at)), std::max(left, RendezvousStore::Milliseconds(0)));
       for (Failure& failure : failures_from_json(text)) failures.push_back(std::move(failure));
     } catch (const RendezvousTimeout&) {
       log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
     }
   }
   // A launcher that went away has no time of its own: its ranks died with it, before any other could fail of that.
-  double first = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  double first = surroundings_.seconds_since_1970();
   for (const Failure& failure : failures)
     if (failure.time > 0) first = std::min(first, failure.time - 1);
   for (Failure& failure : failures)
