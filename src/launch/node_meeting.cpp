@@ -19,7 +19,7 @@ using Time = Surroundings::Time;
 using namespace std::chrono_literals;
 
 constexpr Surroundings::Seconds kLook = 50ms;  // between looks at who has come
-constexpr auto kTimeToConfirm = 60s;           // for those who are to take part
+constexpr double kSecondsToConfirm = 60;       // for those who are to take part
 constexpr const char* kRoundKey = "launch/round";
 constexpr const char* kOverKey = "launch/over";
 
@@ -87,7 +87,7 @@ NodeMeeting::NodeMeeting(const LaunchOptions& options, const Means& means, Node 
 NodeMeeting::~NodeMeeting() {
   stop_watching();
   try {
-    store_.leave_will({}, {});
+    leave();
   } catch (const UserError&) {
     // The store is gone, and the last will with it.
   }
@@ -113,7 +113,9 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
     store_.append(key("arrived"), self_.id + "\n");
     const std::vector<Node> nodes = meet(is_cancelled);
     const auto is_self = [&](const Node& node) { return node.id == self_.id; };
-    if (std::any_of(nodes.begin(), nodes.end(), is_self)) return take_part(nodes);
+    if (std::none_of(nodes.begin(), nodes.end(), is_self)) continue;
+    if (std::optional<Round> round = take_part(nodes)) return round;
+    ++round_;
   }
   return std::nullopt;
 }
@@ -124,16 +126,35 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   store_.set(key("node/" + self_.id), to_json(self_).dump());
   store_.leave_will({key("left/" + self_.id)}, {""});
   store_.append(key("waiting"), self_.id + "\n");
-  while (!is_cancelled()) {
+  bool is_over = false;
+  while (!is_over && !is_cancelled()) {
     try {
       if (store_.get(round_over_key(round_), 500ms) == kRoundDone) return false;
-      ++round_;
-      return true;
+      is_over = true;
     } catch (const RendezvousTimeout&) {
-      continue;  // not over yet
+      continue;
     }
   }
+  // The machines of that round may still be stopping their ranks, and may end the run: they go first, if any is left.
+  while (!is_cancelled() && !store_.check({kOverKey})) {
+    if (store_.check({concat("launch/", round_ + 1, "/arrived")}) || all_have_left()) {
+      ++round_;
+      return true;
+    }
+    surroundings_.sleep_for(kLook);
+  }
   return false;
+}
+
+bool NodeMeeting::all_have_left() {
+  for (const Node& node : nodes_from_text(store_.get(key("world"), 10s)))
+    if (!store_.check({key("left/" + node.id)})) return false;
+  return true;
+}
+
+void NodeMeeting::leave() {
+  if (round_ >= 0) store_.set(key("left/" + self_.id), "");
+  store_.leave_will({}, {});
 }
 
 std::vector<Node> NodeMeeting::nodes_in(const std::string& list) {
@@ -211,7 +232,7 @@ bool NodeMeeting::is_over_badly() { return store_.check({kOverKey}) && store_.ge
 
 void NodeMeeting::wait_until_over(const std::function<bool()>& is_cancelled) {
   stop_watching();
-  store_.leave_will({}, {});
+  leave();
   while (!is_cancelled() && !store_.check({kOverKey})) surroundings_.sleep_for(100ms);
 }
 
@@ -252,7 +273,30 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
   return {};
 }
 
-Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
+// Not if one has left before all were ready: nobody runs this round then, and all meet again. Whoever first sees either
+// decides for all.
+bool NodeMeeting::all_are_ready(const std::vector<Node>& nodes) {
+  std::vector<std::string> ready;
+  for (size_t at = 0; at < nodes.size(); ++at) ready.push_back(key(concat("ready/", at)));
+  const auto has_left = [this](const Node& node) { return store_.check({key("left/" + node.id)}); };
+  const Time give_up = surroundings_.time_in(kSecondsToConfirm);
+  while (surroundings_.now() < give_up) {
+    try {
+      store_.wait(ready, 500ms);
+      return store_.compare_set(key("begins"), "", "yes") == "yes";
+    } catch (const RendezvousTimeout&) {
+      const bool is_over = store_.check({round_over_key(round_)});
+      if (!is_over && std::none_of(nodes.begin(), nodes.end(), has_left)) continue;
+      if (store_.compare_set(key("begins"), "", "no") == "yes") return true;  // the round begins, and fails
+      report_failed();
+      return false;
+    }
+  }
+  throw UserError("a launcher left while the machines were meeting; start it again", ExitCode::kLostPeer);
+}
+
+// Nothing if the round is not to begin.
+std::optional<Round> NodeMeeting::take_part(const std::vector<Node>& nodes) {
   nodes_ = nodes;
   waiting_since_.clear();
   Round round;
@@ -263,16 +307,10 @@ Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
     round.world_size += nodes[at].num_ranks;
   }
   const std::string number = std::to_string(round.node);
-  store_.leave_will({round_over_key(round_), key("stopped/" + number)},
-                    {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)})});
+  store_.leave_will({round_over_key(round_), key("stopped/" + number), key("left/" + self_.id)},
+                    {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)}), ""});
   store_.set(key("ready/" + number), "");
-  std::vector<std::string> all_ready;
-  for (size_t at = 0; at < nodes.size(); ++at) all_ready.push_back(key(concat("ready/", at)));
-  try {
-    store_.wait(all_ready, kTimeToConfirm);
-  } catch (const RendezvousTimeout&) {
-    throw UserError("a launcher left while the machines were meeting; start it again", ExitCode::kLostPeer);
-  }
+  if (!all_are_ready(nodes)) return std::nullopt;
   outcome_ = RoundOutcome::kRunning;
   leaving_ = false;
   watcher_ = surroundings_.start([this] { watch(); });
@@ -282,7 +320,8 @@ Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
 void NodeMeeting::watch() {
   while (!leaving_) {
     try {
-      const std::string how = watched_.get(round_over_key(round_), 500ms);
+      std::string how = watched_.get(round_over_key(round_), 500ms);
+      if (how == kRoundFailed && watched_.add(key("done"), 0) == std::ssize(nodes_)) how = end_well(watched_);
       outcome_ = how == kRoundDone       ? RoundOutcome::kDone
                  : how == kRoundRegroups ? RoundOutcome::kRegroups
                                          : RoundOutcome::kFailed;
@@ -303,9 +342,14 @@ void NodeMeeting::stop_watching() {
 
 void NodeMeeting::report_done() {
   if (store_.add(key("done"), 1) != std::ssize(nodes_)) return;
-  const bool regroups = store_.compare_set(key("regroup"), "", "no") == "yes";
-  if (!regroups) report_over(/*well=*/true);
-  store_.compare_set(round_over_key(round_), "", regroups ? kRoundRegroups : kRoundDone);
+  store_.compare_set(round_over_key(round_), "", end_well(store_));
+}
+
+// All are done, and a launcher that dies after that changes nothing, though its last will says that the round failed.
+std::string NodeMeeting::end_well(RendezvousStore& store) const {
+  if (store.compare_set(key("regroup"), "", "no") == "yes") return kRoundRegroups;
+  store.compare_set(kOverKey, "", kRoundDone);
+  return kRoundDone;
 }
 
 void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "", kRoundFailed); }
@@ -313,7 +357,7 @@ void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "
 void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
   for (size_t at = 0; at < nodes_.size(); ++at)
     if (nodes_[at].id == self_.id) store_.set(key(concat("stopped/", at)), launch::to_json(failures));
-  store_.leave_will({}, {});
+  store_.leave_will({key("left/" + self_.id)}, {""});
 }
 
 std::vector<Failure> NodeMeeting::collect_failures(double patience_seconds) {

@@ -98,7 +98,11 @@ class NodeMeeting {
   std::vector<Node> largest_fitting(std::vector<Node> nodes) const;
   std::vector<Node> meet(const std::function<bool()>& is_cancelled);
   bool next_round_comes(const std::function<bool()>& is_cancelled);
-  Round take_part(const std::vector<Node>& nodes);
+  bool all_have_left();  // of the machines of this round
+  void leave();          // for good
+  bool all_are_ready(const std::vector<Node>& nodes);
+  std::optional<Round> take_part(const std::vector<Node>& nodes);
+  std::string end_well(RendezvousStore& store) const;  // how the round ended
   void watch();
   void stop_watching();
 

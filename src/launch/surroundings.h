@@ -1,7 +1,7 @@
 // Time, concurrency and signals as the control plane of a launcher (NodeMeeting, RunLoop) meets them.
 //
 // An interface, so that a test can run the same code on a virtual clock: there a task is a fiber that gives way at
-// sleeps, waits and calls of the store (simulated_world_test.h). Fibers rather than state machines, as the code then
+// sleeps, waits and calls of the store (tests/control_plane). Fibers rather than state machines, as the code then
 // reads in the order in which things happen, the same in a test and in a run.
 #pragma once
 
