@@ -1,7 +1,5 @@
 #include "launch/node_meeting.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -10,9 +8,6 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "base/sha256.h"
-#include "launch/internal/host.h"
-#include "launch/internal/socket.h"
 #include "launch/peer_watch.h"
 #include "launch/wait_report.h"
 
@@ -20,15 +15,13 @@ namespace espalier::launch {
 namespace {
 
 using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
+using Time = Surroundings::Time;
 using namespace std::chrono_literals;
 
-constexpr auto kLook = 50ms;          // between looks at who has come
-constexpr auto kTimeToConfirm = 60s;  // for those who are to take part
+constexpr Surroundings::Seconds kLook = 50ms;  // between looks at who has come
+constexpr double kSecondsToConfirm = 60;       // for those who are to take part
 constexpr const char* kRoundKey = "launch/round";
 constexpr const char* kOverKey = "launch/over";
-
-int free_port() { return internal::port_of(internal::listen_on("", 0)); }
 
 Json to_json(const Node& node) {
   return {{"id", node.id},
@@ -83,20 +76,18 @@ Failure gone(const Round& round) {
 
 }  // namespace
 
-NodeMeeting::NodeMeeting(const LaunchOptions& options, const RendezvousClient::Options& store, FitsRanks fits)
-    : options_(options), store_(store), watched_(store), fits_(std::move(fits)) {
-  self_.address = options.local_address;
-  if (self_.address.empty()) self_.address = options.is_single_node() ? "127.0.0.1" : internal::full_host_name();
-  self_.pid = getpid();
-  self_.id = concat(self_.address, "-", self_.pid, "-", hex_digits(random_bytes(4)));
-  self_.node_rank = options.node_rank;
-  self_.num_ranks = options.num_local_ranks;
-}
+NodeMeeting::NodeMeeting(const LaunchOptions& options, const Means& means, Node self, FitsRanks fits)
+    : options_(options),
+      store_(means.store),
+      watched_(means.watched),
+      surroundings_(means.surroundings),
+      self_(std::move(self)),
+      fits_(std::move(fits)) {}
 
 NodeMeeting::~NodeMeeting() {
   stop_watching();
   try {
-    store_.leave_will({}, {});
+    leave();
   } catch (const UserError&) {
     // The store is gone, and the last will with it.
   }
@@ -116,13 +107,15 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
       continue;
     }
     store_.set(kRoundKey, std::to_string(round_));
-    self_.free_port = free_port();
+    self_.free_port = surroundings_.free_port();
     store_.set(key("node/" + self_.id), to_json(self_).dump());
     store_.leave_will({key("left/" + self_.id)}, {""});
     store_.append(key("arrived"), self_.id + "\n");
     const std::vector<Node> nodes = meet(is_cancelled);
     const auto is_self = [&](const Node& node) { return node.id == self_.id; };
-    if (std::any_of(nodes.begin(), nodes.end(), is_self)) return take_part(nodes);
+    if (std::none_of(nodes.begin(), nodes.end(), is_self)) continue;
+    if (std::optional<Round> round = take_part(nodes)) return round;
+    ++round_;
   }
   return std::nullopt;
 }
@@ -133,16 +126,35 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   store_.set(key("node/" + self_.id), to_json(self_).dump());
   store_.leave_will({key("left/" + self_.id)}, {""});
   store_.append(key("waiting"), self_.id + "\n");
-  while (!is_cancelled()) {
+  bool is_over = false;
+  while (!is_over && !is_cancelled()) {
     try {
       if (store_.get(round_over_key(round_), 500ms) == kRoundDone) return false;
-      ++round_;
-      return true;
+      is_over = true;
     } catch (const RendezvousTimeout&) {
-      continue;  // not over yet
+      continue;
     }
   }
+  // The machines of that round may still be stopping their ranks, and may end the run: they go first, if any is left.
+  while (!is_cancelled() && !store_.check({kOverKey})) {
+    if (store_.check({concat("launch/", round_ + 1, "/arrived")}) || all_have_left()) {
+      ++round_;
+      return true;
+    }
+    surroundings_.sleep_for(kLook);
+  }
   return false;
+}
+
+bool NodeMeeting::all_have_left() {
+  for (const Node& node : nodes_from_text(store_.get(key("world"), 10s)))
+    if (!store_.check({key("left/" + node.id)})) return false;
+  return true;
+}
+
+void NodeMeeting::leave() {
+  if (round_ >= 0) store_.set(key("left/" + self_.id), "");
+  store_.leave_will({}, {});
 }
 
 std::vector<Node> NodeMeeting::nodes_in(const std::string& list) {
@@ -197,13 +209,13 @@ std::vector<Node> NodeMeeting::largest_fitting(std::vector<Node> nodes) const {
   return {};
 }
 
-std::vector<Node> NodeMeeting::larger_group(std::chrono::duration<double> waited) {
+std::vector<Node> NodeMeeting::larger_group(double waited_seconds) {
   if (!store_.check({key("waiting")})) return {};
   std::vector<Node> waiting = nodes_in("waiting"), all = nodes_;
   bool is_time = false;
   for (const Node& node : waiting) {
-    const Clock::time_point since = waiting_since_.try_emplace(node.id, Clock::now()).first->second;
-    is_time = is_time || Clock::now() - since >= waited;
+    const Time now = surroundings_.now(), since = waiting_since_.try_emplace(node.id, now).first->second;
+    is_time = is_time || Surroundings::Seconds(now - since).count() >= waited_seconds;
   }
   if (!is_time) return {};
   all.insert(all.end(), waiting.begin(), waiting.end());
@@ -220,30 +232,29 @@ bool NodeMeeting::is_over_badly() { return store_.check({kOverKey}) && store_.ge
 
 void NodeMeeting::wait_until_over(const std::function<bool()>& is_cancelled) {
   stop_watching();
-  store_.leave_will({}, {});
-  while (!is_cancelled() && !store_.check({kOverKey})) std::this_thread::sleep_for(100ms);
+  leave();
+  while (!is_cancelled() && !store_.check({kOverKey})) surroundings_.sleep_for(100ms);
 }
 
 // Whoever first sees that enough have come closes the list; what it wrote holds for all.
 std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
-  const Clock::time_point start = Clock::now();
-  Clock::time_point last_call = Clock::time_point::max();
+  const Time give_up = surroundings_.time_in(options_.join_timeout_seconds);
+  Time last_call = Time::max();
   WaitReport report(std::chrono::duration<double>(options_.join_timeout_seconds));
   while (!is_cancelled() && !store_.check({kOverKey})) {
     if (store_.check({key("world")})) return nodes_from_text(store_.get(key("world"), 10s));
     const std::vector<Node> nodes = nodes_in("arrived");
     const int64_t count = std::ssize(nodes);
     if (count < options_.min_nodes)
-      last_call = Clock::time_point::max();
-    else if (last_call == Clock::time_point::max())
-      last_call = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(options_.last_call_seconds));
-    if (count >= options_.max_nodes || Clock::now() >= last_call)
+      last_call = Time::max();
+    else if (last_call == Time::max())
+      last_call = surroundings_.time_in(options_.last_call_seconds);
+    if (count >= options_.max_nodes || surroundings_.now() >= last_call)
       if (const std::vector<Node> chosen = largest_fitting(nodes); !chosen.empty())
         return nodes_from_text(store_.compare_set(key("world"), "", to_text(chosen)));
-    if (Clock::now() - start <= std::chrono::duration<double>(options_.join_timeout_seconds)) {
+    if (surroundings_.now() <= give_up) {
       report.look(missing(nodes));
-      std::this_thread::sleep_for(kLook);
+      surroundings_.sleep_for(kLook);
       continue;
     }
     if (count >= options_.min_nodes)
@@ -256,13 +267,36 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
         concat("only ", count, " of ", options_.min_nodes, " machines came within ",
                format_duration(options_.join_timeout_seconds), " (--rdzv-conf join_timeout): missing are ",
                missing(nodes), ". Start espalier launch on all of them, with the same --rdzv-endpoint and --rdzv-id, ",
-               "and check that they reach ", store_.options().address, ":", store_.options().port, "."),
+               "and check that they reach ", options_.store_host, ":", options_.store_port, "."),
         ExitCode::kLostPeer);
   }
   return {};
 }
 
-Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
+// Not if one has left before all were ready: nobody runs this round then, and all meet again. Whoever first sees either
+// decides for all.
+bool NodeMeeting::all_are_ready(const std::vector<Node>& nodes) {
+  std::vector<std::string> ready;
+  for (size_t at = 0; at < nodes.size(); ++at) ready.push_back(key(concat("ready/", at)));
+  const auto has_left = [this](const Node& node) { return store_.check({key("left/" + node.id)}); };
+  const Time give_up = surroundings_.time_in(kSecondsToConfirm);
+  while (surroundings_.now() < give_up) {
+    try {
+      store_.wait(ready, 500ms);
+      return store_.compare_set(key("begins"), "", "yes") == "yes";
+    } catch (const RendezvousTimeout&) {
+      const bool is_over = store_.check({round_over_key(round_)});
+      if (!is_over && std::none_of(nodes.begin(), nodes.end(), has_left)) continue;
+      if (store_.compare_set(key("begins"), "", "no") == "yes") return true;  // the round begins, and fails
+      report_failed();
+      return false;
+    }
+  }
+  throw UserError("a launcher left while the machines were meeting; start it again", ExitCode::kLostPeer);
+}
+
+// Nothing if the round is not to begin.
+std::optional<Round> NodeMeeting::take_part(const std::vector<Node>& nodes) {
   nodes_ = nodes;
   waiting_since_.clear();
   Round round;
@@ -273,26 +307,21 @@ Round NodeMeeting::take_part(const std::vector<Node>& nodes) {
     round.world_size += nodes[at].num_ranks;
   }
   const std::string number = std::to_string(round.node);
-  store_.leave_will({round_over_key(round_), key("stopped/" + number)},
-                    {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)})});
+  store_.leave_will({round_over_key(round_), key("stopped/" + number), key("left/" + self_.id)},
+                    {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)}), ""});
   store_.set(key("ready/" + number), "");
-  std::vector<std::string> all_ready;
-  for (size_t at = 0; at < nodes.size(); ++at) all_ready.push_back(key(concat("ready/", at)));
-  try {
-    store_.wait(all_ready, kTimeToConfirm);
-  } catch (const RendezvousTimeout&) {
-    throw UserError("a launcher left while the machines were meeting; start it again", ExitCode::kLostPeer);
-  }
+  if (!all_are_ready(nodes)) return std::nullopt;
   outcome_ = RoundOutcome::kRunning;
   leaving_ = false;
-  watcher_ = std::thread([this] { watch(); });
+  watcher_ = surroundings_.start([this] { watch(); });
   return round;
 }
 
 void NodeMeeting::watch() {
   while (!leaving_) {
     try {
-      const std::string how = watched_.get(round_over_key(round_), 500ms);
+      std::string how = watched_.get(round_over_key(round_), 500ms);
+      if (how == kRoundFailed && watched_.add(key("done"), 0) == std::ssize(nodes_)) how = end_well(watched_);
       outcome_ = how == kRoundDone       ? RoundOutcome::kDone
                  : how == kRoundRegroups ? RoundOutcome::kRegroups
                                          : RoundOutcome::kFailed;
@@ -308,14 +337,19 @@ void NodeMeeting::watch() {
 
 void NodeMeeting::stop_watching() {
   leaving_ = true;
-  if (watcher_.joinable()) watcher_.join();
+  watcher_.reset();
 }
 
 void NodeMeeting::report_done() {
   if (store_.add(key("done"), 1) != std::ssize(nodes_)) return;
-  const bool regroups = store_.compare_set(key("regroup"), "", "no") == "yes";
-  if (!regroups) report_over(/*well=*/true);
-  store_.compare_set(round_over_key(round_), "", regroups ? kRoundRegroups : kRoundDone);
+  store_.compare_set(round_over_key(round_), "", end_well(store_));
+}
+
+// All are done, and a launcher that dies after that changes nothing, though its last will says that the round failed.
+std::string NodeMeeting::end_well(RendezvousStore& store) const {
+  if (store.compare_set(key("regroup"), "", "no") == "yes") return kRoundRegroups;
+  store.compare_set(kOverKey, "", kRoundDone);
+  return kRoundDone;
 }
 
 void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "", kRoundFailed); }
@@ -323,25 +357,24 @@ void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "
 void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
   for (size_t at = 0; at < nodes_.size(); ++at)
     if (nodes_[at].id == self_.id) store_.set(key(concat("stopped/", at)), launch::to_json(failures));
-  store_.leave_will({}, {});
+  store_.leave_will({key("left/" + self_.id)}, {""});
 }
 
 std::vector<Failure> NodeMeeting::collect_failures(double patience_seconds) {
-  const Clock::time_point deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_seconds));
+  const Time deadline = surroundings_.time_in(patience_seconds);
   std::vector<Failure> failures;
   for (size_t at = 0; at < nodes_.size(); ++at) {
-    const auto left = std::chrono::duration_cast<RendezvousClient::Milliseconds>(deadline - Clock::now());
+    const auto left = std::chrono::duration_cast<RendezvousStore::Milliseconds>(deadline - surroundings_.now());
     try {
       const std::string text =
-          store_.get(key(concat("stopped/", at)), std::max(left, RendezvousClient::Milliseconds(0)));
+          store_.get(key(concat("stopped/", at)), std::max(left, RendezvousStore::Milliseconds(0)));
       for (Failure& failure : failures_from_json(text)) failures.push_back(std::move(failure));
     } catch (const RendezvousTimeout&) {
       log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
     }
   }
   // A launcher that went away has no time of its own: its ranks died with it, before any other could fail of that.
-  double first = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  double first = surroundings_.seconds_since_1970();
   for (const Failure& failure : failures)
     if (failure.time > 0) first = std::min(first, failure.time - 1);
   for (Failure& failure : failures)

@@ -9,18 +9,18 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "launch/failure.h"
 #include "launch/launch_options.h"
-#include "launch/rendezvous_client.h"
+#include "launch/rendezvous_store.h"
+#include "launch/surroundings.h"
 
 namespace espalier::launch {
 
@@ -51,8 +51,15 @@ using FitsRanks = std::function<bool(int64_t num_ranks)>;
 
 class NodeMeeting {
  public:
-  // `fits`: machines too many for it are left out, and wait. Empty: any number is right.
-  NodeMeeting(const LaunchOptions& options, const RendezvousClient::Options& store, FitsRanks fits = {});
+  // What it meets with; all of it has to live as long.
+  struct Means {
+    RendezvousStore& store;    // a connection of its own, which tells of its death
+    RendezvousStore& watched;  // another, for the task that watches the round
+    Surroundings& surroundings;
+  };
+  // `self`: this machine, as far as it is the same in all rounds. `fits`: machines too many for it are left out, and
+  // wait. Empty: any number is right.
+  NodeMeeting(const LaunchOptions& options, const Means& means, Node self, FitsRanks fits = {});
   ~NodeMeeting();
 
   // Waits for the machines of the next round. Nothing if the job ended without this machine, or if `is_cancelled` says
@@ -63,7 +70,7 @@ class NodeMeeting {
   RoundOutcome outcome() const { return outcome_; }
 
   // Machines that wait for the next start, if they wait that long and more ranks could run with them; else none.
-  std::vector<Node> larger_group(std::chrono::duration<double> waited);
+  std::vector<Node> larger_group(double waited_seconds);
   // The ranks are about to be told to stop, and the round is to be followed by another although they end well.
   void ask_to_regroup();
   void forget_to_regroup();  // the job is to end after all
@@ -91,20 +98,25 @@ class NodeMeeting {
   std::vector<Node> largest_fitting(std::vector<Node> nodes) const;
   std::vector<Node> meet(const std::function<bool()>& is_cancelled);
   bool next_round_comes(const std::function<bool()>& is_cancelled);
-  Round take_part(const std::vector<Node>& nodes);
+  bool all_have_left();  // of the machines of this round
+  void leave();          // for good
+  bool all_are_ready(const std::vector<Node>& nodes);
+  std::optional<Round> take_part(const std::vector<Node>& nodes);
+  std::string end_well(RendezvousStore& store) const;  // how the round ended
   void watch();
   void stop_watching();
 
   const LaunchOptions& options_;
-  RendezvousClient store_, watched_;
-  FitsRanks fits_;
+  RendezvousStore &store_, &watched_;
+  Surroundings& surroundings_;
   Node self_;
+  FitsRanks fits_;
   int64_t round_ = -1;
   std::vector<Node> nodes_;
-  std::map<std::string, std::chrono::steady_clock::time_point> waiting_since_;  // machines, by id
+  std::map<std::string, Surroundings::Time> waiting_since_;  // machines, by id
   std::atomic<RoundOutcome> outcome_ = RoundOutcome::kRunning;
   std::atomic<bool> leaving_ = false;
-  std::thread watcher_;
+  std::unique_ptr<Task> watcher_;
 };
 
 }  // namespace espalier::launch

@@ -187,10 +187,6 @@ void RendezvousClient::append(const std::string& key, const std::string& value) 
   channel_->ask(request);
 }
 
-std::string RendezvousClient::get(const std::string& key, Milliseconds timeout) {
-  return multi_get({key}, timeout).front();
-}
-
 std::vector<std::string> RendezvousClient::multi_get(const std::vector<std::string>& keys, Milliseconds timeout) {
   MessageWriter request = request_of(Operation::kGet);
   request.number(timeout.count());

@@ -8,20 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/log.h"
+#include "launch/rendezvous_store.h"
 
 namespace espalier::launch {
 
-// Keys that did not come in time.
-class RendezvousTimeout : public UserError {
+class RendezvousClient : public RendezvousStore {
  public:
-  using UserError::UserError;
-};
-
-class RendezvousClient {
- public:
-  using Milliseconds = std::chrono::milliseconds;
   struct Options {
     std::string address;
     int port = 0;
@@ -37,7 +30,7 @@ class RendezvousClient {
   };
   // UserError if nobody answers in time, if something else answers, or if the secrets differ.
   explicit RendezvousClient(const Options& options);
-  ~RendezvousClient();
+  ~RendezvousClient() override;
   RendezvousClient(const RendezvousClient&) = delete;
   RendezvousClient& operator=(const RendezvousClient&) = delete;
 
@@ -46,22 +39,16 @@ class RendezvousClient {
   // Makes the call that another thread waits in, and every later call, fail.
   void interrupt();
 
-  // A UserError of any of these means that the server is gone.
-  void set(const std::string& key, const std::string& value);
+  void set(const std::string& key, const std::string& value) override;
   void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values);
-  void append(const std::string& key, const std::string& value);
-  // Waits until all are there; RendezvousTimeout names what is not.
-  std::string get(const std::string& key, Milliseconds timeout);
-  std::vector<std::string> multi_get(const std::vector<std::string>& keys, Milliseconds timeout);
-  void wait(const std::vector<std::string>& keys, Milliseconds timeout);
-  int64_t add(const std::string& key, int64_t amount);  // the sum; a key that does not exist counts as 0
-  // Sets `desired` if the value is `expected` (empty: or there is none). The value afterwards; `expected` if there is
-  // none.
-  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
-  // The server sets these when this connection ends, however it ends: so that others notice. Replaces the former will.
-  void leave_will(const std::vector<std::string>& keys, const std::vector<std::string>& values);
+  void append(const std::string& key, const std::string& value) override;
+  std::vector<std::string> multi_get(const std::vector<std::string>& keys, Milliseconds timeout) override;
+  void wait(const std::vector<std::string>& keys, Milliseconds timeout) override;
+  int64_t add(const std::string& key, int64_t amount) override;
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) override;
+  void leave_will(const std::vector<std::string>& keys, const std::vector<std::string>& values) override;
   bool remove(const std::string& key);
-  bool check(const std::vector<std::string>& keys);  // do all exist?
+  bool check(const std::vector<std::string>& keys) override;
   int64_t num_keys();
   std::vector<std::string> list_keys();
 

@@ -1,0 +1,319 @@
+#include "launch/run_loop.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "launch/internal/signals.h"
+
+namespace espalier::launch {
+namespace {
+
+using internal::TakenSignals;
+
+constexpr double kPatience = 30;  // seconds, for ranks to end once one has failed
+constexpr auto kTimeToInsist = std::chrono::seconds(2);
+
+std::string num_running(const Ranks& ranks) {
+  const int64_t count = ranks.num_running();
+  return concat(count, count == 1 ? " rank" : " ranks");
+}
+
+bool is_here(const Round& round, const Failure& cause) {
+  return cause.rank >= round.first_rank && cause.rank < round.first_rank + round.nodes[round.node].num_ranks;
+}
+
+// The store may be gone along with the machine that hosts it: this machine's ranks stop all the same.
+template <class Tell>
+void try_to_tell(const Tell& tell) {
+  try {
+    tell();
+  } catch (const UserError& error) {
+    warn_once(error.what());
+  }
+}
+
+}  // namespace
+
+int RunLoop::run() {
+  while (true) {
+    const std::optional<Round> round = meeting_.join([this] { return is_told_to_end(); });
+    if (!round) return end_without_round();
+    const std::optional<int> exit_code = run_round(*round);
+    if (!exit_code) continue;
+    if (is_left_out_) stay_as_host();
+    return *exit_code;
+  }
+}
+
+bool RunLoop::is_told_to_end() {
+  if (const auto signal = surroundings_.wait_for_signal(0); signal && TakenSignals::ends(*signal))
+    ending_signal_ = *signal;
+  return ending_signal_ != 0;
+}
+
+int RunLoop::end_without_round() {
+  if (ending_signal_ != 0 && site_.holds_snapshots())
+    log_warning("stopped before the ranks started again: copies of their state in memory, if there were any, are ",
+                "lost; the newest checkpoint is what remains");
+  if (ending_signal_ != 0) return 128 + ending_signal_;
+  if (!meeting_.is_over_badly()) return 0;
+  log_warning("the run has ended while this machine waited: another launcher failed for good, or was told to stop");
+  return static_cast<int>(ExitCode::kLostPeer);
+}
+
+void RunLoop::say_start(const Round& round) const {
+  if (round.node != 0) return;
+  const std::string folder = site_.kept_folder();
+  const std::string again = round.number == 0 ? ""
+                            : restart_ == 0   ? " again"  // with other machines
+                                            : concat(" again (restart ", restart_, " of ", options_.max_restarts, ")");
+  log_info("starting ", round.world_size, round.world_size == 1 ? " rank" : " ranks", again, " on ", round.nodes.size(),
+           round.nodes.size() == 1 ? " machine: " : " machines: ", program_.name,
+           folder.empty() ? "" : "; the ranks' files are in " + folder);
+}
+
+// Launchers decide alike about restarts: what they remember begins anew with a machine that does not remember it.
+void RunLoop::forget_if_others(const Round& round) {
+  std::set<std::string> machines;
+  for (const Node& node : round.nodes) machines.insert(node.id);
+  const bool all_know = round.number == std::exchange(last_round_, round.number) + 1 &&
+                        std::includes(machines_.begin(), machines_.end(), machines.begin(), machines.end());
+  if (!all_know) restarts_ = RestartPolicy(options_.max_restarts), restart_ = 0;
+  machines_ = machines;
+}
+
+// The launcher's exit code; nothing if the group is to start again.
+std::optional<int> RunLoop::run_round(const Round& round) {
+  forget_if_others(round);
+  say_start(round);
+  is_regroup_asked_ = false;
+  first_step_.reset();
+  const std::unique_ptr<Ranks> ranks = site_.start(round);
+  const RoundOutcome outcome = watch(round, *ranks);
+  const bool all_well = outcome == RoundOutcome::kDone || outcome == RoundOutcome::kRegroups;
+  if (!all_well) stop(*ranks);
+  ranks->finish_output();
+  if (outcome == RoundOutcome::kRegroups && ending_signal_ == 0) {
+    restart_ = 0;
+    return std::nullopt;
+  }
+  if (all_well) return 0;
+  if (ending_signal_ != 0) return end_by_signal(*ranks);
+  if (outcome == RoundOutcome::kLostStore) return end_without_store(*ranks);
+  return end_or_restart(round, *ranks);
+}
+
+// Until the round is over, a rank fails here, or a signal has ended all ranks.
+RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
+  bool reported = false;
+  std::optional<Time> deadline;
+  while (true) {
+    if (const auto signal = surroundings_.wait_for_signal(options_.monitor_interval_seconds))
+      pass_on(*signal, ranks, deadline);
+    ranks.reap();
+    ranks.end_hung();
+    if (ranks.any_failed() && ending_signal_ == 0) return RoundOutcome::kFailed;
+    if (ranks.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
+      deadline = surroundings_.time_in(patience_after_failure());
+    if (round.node == 0 && ending_signal_ == 0) take_in_waiting(ranks);
+    const bool ended = ranks.num_running() == 0;
+    if (ended && ranks.all_well() && !reported) {
+      meeting_.report_done();
+      reported = true;
+    }
+    if (const RoundOutcome outcome = meeting_.outcome(); outcome != RoundOutcome::kRunning) return outcome;
+    if (ending_signal_ != 0 && ended && !reported) return RoundOutcome::kFailed;
+    if (deadline && surroundings_.now() >= *deadline) return RoundOutcome::kFailed;
+    if (ending_signal_ != 0) say_who_is_awaited(ranks);
+  }
+}
+
+// Of a run on fewer machines than it may have: those that have come meanwhile, as soon as it has made a step of its
+// own.
+void RunLoop::take_in_waiting(Ranks& ranks) {
+  if (!program_.goes_on_after_stop || options_.min_nodes == options_.max_nodes) return;
+  const Sight sight = ranks.sight();
+  if (ranks.num_running() < options_.num_local_ranks || sight.phase != RunPhase::kTrain || is_regroup_asked_) return;
+  if (!first_step_) first_step_ = sight.step;
+  if (sight.step <= *first_step_ || surroundings_.now() - last_look_ < std::chrono::milliseconds(500)) return;
+  last_look_ = surroundings_.now();
+  const std::vector<Node> waiting = meeting_.larger_group(options_.last_call_seconds);
+  if (waiting.empty()) return;
+  std::string names;
+  for (const Node& node : waiting) names += concat(names.empty() ? "" : ", ", node.address);
+  log_info(names, waiting.size() == 1 ? " waits" : " wait", " to take part: the run saves and starts again with ",
+           waiting.size() == 1 ? "it" : "them");
+  meeting_.ask_to_regroup();
+  is_regroup_asked_ = true;
+  ranks.send(SIGTERM);
+}
+
+void RunLoop::say_who_is_awaited(const Ranks& ranks) {
+  if (surroundings_.now() - last_word_ < std::chrono::seconds(30)) return;
+  last_word_ = surroundings_.now();
+  log_info("still waiting for ", num_running(ranks), " to end");
+}
+
+// Training that is told to stop saves first, however long that takes: a scheduler's own limit ends it if it must.
+std::optional<double> RunLoop::patience() const {
+  if (options_.shutdown_timeout_seconds || program_.is_ours) return options_.shutdown_timeout_seconds;
+  return kPatience;
+}
+double RunLoop::patience_after_failure() const { return options_.shutdown_timeout_seconds.value_or(kPatience); }
+
+void RunLoop::pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline) {
+  if (signal == SIGCHLD) return;
+  const std::string name = concat("SIG", sigabbrev_np(signal));
+  if (!TakenSignals::ends(signal)) {
+    ranks.send(signal);
+    log_info("passed ", name, " on to the ranks");
+    return;
+  }
+  const Time now = surroundings_.now(), before = std::exchange(last_ending_, now);
+  if (site_.kill_is_asked()) {
+    log_warning("espalier ctl kill: killing ", num_running(ranks));
+    ending_signal_ = signal;
+    deadline = now;
+    return;
+  }
+  last_word_ = now;
+  if (++num_endings_ == 1) {
+    try_to_tell([this] { meeting_.forget_to_regroup(); });
+    ranks.send(signal);
+    ending_signal_ = signal;
+    if (const auto seconds = patience()) deadline = surroundings_.time_in(*seconds);
+    log_info("passed ", name, " on; waiting ",
+             patience() ? concat("up to ", format_duration(*patience())) : "as long as it takes", " for ",
+             num_running(ranks), program_.is_ours ? " to save and end" : " to end");
+  } else if (num_endings_ >= 3 && now - before <= kTimeToInsist) {
+    log_warning(name, " again: killing ", num_running(ranks));
+    deadline = now;
+  } else {
+    log_warning("still waiting for ", num_running(ranks), " to end; ", name,
+                " once more within two seconds kills them, and what is not saved is lost");
+  }
+}
+
+// Ranks that failed at the same moment are noticed together, so that the cause is among them.
+void RunLoop::stop(Ranks& ranks) {
+  if (ending_signal_ == 0) {
+    surroundings_.sleep_for(std::chrono::milliseconds(100));
+    ranks.reap();
+  }
+  try_to_tell([this] { meeting_.report_failed(); });
+  ranks.stop(SIGTERM, ending_signal_ != 0 ? 0 : patience_after_failure());
+  try_to_tell([&] { meeting_.report_stopped(ranks.failures()); });
+}
+
+int RunLoop::end_by_signal(const Ranks& ranks) {
+  try_to_tell([&] { meeting_.report_over(ranks.all_well()); });
+  if (ranks.all_well()) return 0;
+  for (const Failure& failure : ranks.failures())
+    if (!failure.error_file.empty()) return report(ranks.failures());
+  log_info("stopped by SIG", sigabbrev_np(ending_signal_));
+  return 128 + ending_signal_;
+}
+
+int RunLoop::end_without_store(const Ranks& ranks) {
+  log_warning("lost the rendezvous store at ", options_.store_host, ":", options_.store_port,
+              ": the launcher that hosts it has ended. The ranks here are stopped.");
+  return ranks.any_failed() ? report(ranks.failures()) : static_cast<int>(ExitCode::kLostPeer);
+}
+
+std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& ranks) {
+  const std::string run_folder = ranks.sight().folder;
+  std::vector<Failure> failures = ranks.failures();
+  try_to_tell([&] { failures = meeting_.collect_failures(patience_after_failure() + 10); });
+  if (failures.empty()) {
+    log_warning("the ranks were stopped because another machine's failed; it has not said why");
+    return static_cast<int>(ExitCode::kLostPeer);
+  }
+  const Failure& cause = failures.front();
+  // The same options would be refused again.
+  const bool is_refused =
+      program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
+  RestartDecision decision = restarts_.decide(cause);
+  if (is_refused) decision.starts_again = false;
+  if (!decision.starts_again && !is_refused && shrinks(round, cause)) {
+    if (round.node == 0 && !cause.lost_machine) tell_left_out(cause, run_folder, failures);
+    if (!cause.lost_machine && is_here(round, cause)) {
+      log_warning("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
+                  ") as often as is allowed: this machine takes part no more, the others go on without it");
+      is_left_out_ = true;
+      return report(failures);
+    }
+    restarts_ = RestartPolicy(options_.max_restarts);
+    decision = {.starts_again = true, .restart = 0, .trusts_memory = true, .alike = {}};
+  }
+  restart_ = decision.restart;
+  const std::string what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); ");
+  if (round.node == 0)
+    site_.tell(
+        {.what = what + (decision.starts_again ? concat("restart ", restart_, " of ", options_.max_restarts, " follows")
+                         : decision.alike.empty()
+                             ? std::string("the run has ended")
+                             : concat("the same fault came ", decision.alike.size(), " times, and the run has ended")),
+         .run_folder = run_folder,
+         .starts_again = decision.starts_again,
+         .failures = failures});
+  if (decision.starts_again) {
+    log_info(what, "starting all ranks again",
+             decision.wait_seconds > 0 ? concat(" in ", decision.wait_seconds, " s, as they got no further than before")
+                                       : "");
+    if (!decision.trusts_memory) site_.forget_snapshots();
+    wait_before_restart(decision.wait_seconds);
+    return std::nullopt;
+  }
+  try_to_tell([this] { meeting_.report_over(/*well=*/false); });
+  if (!decision.alike.empty() && round.node == 0) site_.say_cause(decision.alike, run_folder);
+  if (ranks.any_failed() || round.node == 0) return report(failures);
+  log_info("rank ", cause.rank, " on ", cause.host, " failed first (", describe(cause),
+           "); the launcher there tells more");
+  return exit_code_of(cause);
+}
+
+// Whether the machine of the failure is lost for good, and the others are enough. What a rank does by itself, it
+// would do elsewhere as well.
+bool RunLoop::shrinks(const Round& round, const Failure& cause) const {
+  const bool is_of_machine = cause.lost_machine || cause.signal != 0;
+  return is_of_machine && is_from_outside(cause) && std::ssize(round.nodes) > options_.min_nodes;
+}
+
+void RunLoop::tell_left_out(const Failure& cause, const std::string& run_folder, const std::vector<Failure>& failures) {
+  site_.tell({.what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
+                             ") as often as is allowed; the run goes on without that machine"),
+              .run_folder = run_folder,
+              .starts_again = true,
+              .failures = failures});
+}
+
+// The others need the rendezvous store.
+void RunLoop::stay_as_host() {
+  if (!site_.hosts_store()) return;
+  log_info("this launcher stays until the run is over, for its rendezvous store");
+  meeting_.wait_until_over([this] { return is_told_to_end(); });
+}
+
+// A signal that ends the launcher is heard when it meets the others, or here.
+void RunLoop::wait_before_restart(double seconds) {
+  const Time end = surroundings_.time_in(seconds);
+  while (surroundings_.now() < end && ending_signal_ == 0)
+    if (const auto signal = surroundings_.wait_for_signal(0.1); signal && TakenSignals::ends(*signal))
+      ending_signal_ = *signal;
+}
+
+int RunLoop::report(std::vector<Failure> failures) {
+  sort_by_cause(failures);
+  site_.report(failures);
+  return exit_code_of(failures.front());
+}
+
+}  // namespace espalier::launch

@@ -1,0 +1,76 @@
+// What a launcher decides: when to start the ranks with the other machines, and whether to start them again, to go on
+// without a machine or with more, or to end, and with which exit code.
+//
+// All that it decides over comes through interfaces (Surroundings, NodeMeeting's store, LaunchSite, Ranks), so that
+// whole clusters of launchers run in one process in tests, on a virtual clock. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launch/launch_options.h"
+#include "launch/launcher.h"
+#include "launch/node_meeting.h"
+#include "launch/ranks.h"
+#include "launch/restart_policy.h"
+#include "launch/surroundings.h"
+
+namespace espalier::launch {
+
+class RunLoop {
+ public:
+  RunLoop(const LaunchOptions& options, const RankProgram& program, Surroundings& surroundings, NodeMeeting& meeting,
+          LaunchSite& site)
+      : options_(options),
+        program_(program),
+        surroundings_(surroundings),
+        meeting_(meeting),
+        site_(site),
+        restarts_(options.max_restarts) {}
+
+  int run();  // the launcher's exit code
+
+ private:
+  using Time = Surroundings::Time;
+
+  bool is_told_to_end();
+  int end_without_round();
+  void say_start(const Round& round) const;
+  void forget_if_others(const Round& round);
+  std::optional<int> run_round(const Round& round);
+  RoundOutcome watch(const Round& round, Ranks& ranks);
+  void take_in_waiting(Ranks& ranks);
+  void say_who_is_awaited(const Ranks& ranks);
+  std::optional<double> patience() const;
+  double patience_after_failure() const;
+  void pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline);
+  void stop(Ranks& ranks);
+  int end_by_signal(const Ranks& ranks);
+  int end_without_store(const Ranks& ranks);
+  std::optional<int> end_or_restart(const Round& round, const Ranks& ranks);
+  bool shrinks(const Round& round, const Failure& cause) const;
+  void tell_left_out(const Failure& cause, const std::string& run_folder, const std::vector<Failure>& failures);
+  void stay_as_host();
+  void wait_before_restart(double seconds);
+  int report(std::vector<Failure> failures);
+
+  const LaunchOptions& options_;
+  const RankProgram& program_;
+  Surroundings& surroundings_;
+  NodeMeeting& meeting_;
+  LaunchSite& site_;
+  RestartPolicy restarts_;
+  int64_t restart_ = 0;             // its number since a step was gained
+  std::set<std::string> machines_;  // of the last round that this launcher took part in, by id
+  int64_t last_round_ = -1;
+  bool is_regroup_asked_ = false, is_left_out_ = false;
+  std::optional<int64_t> first_step_;  // of this round
+  Time last_look_;                     // for machines that wait
+  int ending_signal_ = 0, num_endings_ = 0;
+  Time last_ending_, last_word_;
+};
+
+}  // namespace espalier::launch

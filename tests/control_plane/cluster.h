@@ -1,0 +1,36 @@
+// A cluster in one thread: the launchers' own code (launch/run_loop.h, launch/node_meeting.h) on simulated machines, a
+// simulated store and a virtual clock, and what must hold of it whatever happens.
+//
+//   if (const Verdict verdict = simulate(scenario_of(seed)); !verdict.violation.empty()) ...
+//
+// What must hold:
+//   all launchers of a round have the same list of machines, each rank is on it once, and nobody starts a round twice
+//   rounds increase, and ranks of two rounds never run at once (but of a machine that the network has left)
+//   no round begins once the run has ended
+//   every launcher ends, within an hour of the last fault
+//   exit code 0 says that the training is complete, or that it was told to stop and has saved
+//   a run that nothing disturbs takes one start; one whose faults come from outside completes while the machines that
+//   nothing befell, and that were there from the beginning, are enough
+//   starts without gain are bounded by --max-restarts for each machine that is left out or comes anew
+//   launchers of the last round return the same code (where no machine may be left out)
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/control_plane/scenario.h"
+
+namespace espalier::control_plane {
+
+struct Verdict {
+  std::string violation;        // empty: all holds
+  std::vector<int> exit_codes;  // of each launcher, in the order of their starts; -1: killed
+  int64_t num_rounds = 0;
+  bool is_complete = false;
+  double seconds = 0;  // of virtual time
+};
+
+// `shows`: writes down what happens, to stderr.
+Verdict simulate(const Scenario& scenario, bool shows = false);
+
+}  // namespace espalier::control_plane

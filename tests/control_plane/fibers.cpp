@@ -1,0 +1,153 @@
+#include "tests/control_plane/fibers.h"
+
+#include <cxxabi.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace espalier::control_plane {
+namespace {
+
+constexpr size_t kStackBytes = 256 << 10;
+
+// The C++ runtime's count of exceptions on their way, which it keeps by thread.
+void swap_exceptions(void** saved, void** loaded) {
+  void* own = abi::__cxa_get_globals();
+  std::memcpy(saved, own, 2 * sizeof(void*));
+  std::memcpy(own, loaded, 2 * sizeof(void*));
+}
+
+}  // namespace
+
+Fibers::~Fibers() {
+  for (char* stack : stacks_) munmap(stack, kStackBytes);
+}
+
+std::shared_ptr<Fiber> Fibers::start(int process, std::function<void()> work) {
+  auto fiber = std::make_shared<Fiber>();
+  fiber->work = std::move(work);
+  fiber->process = process;
+  fibers_.push_back(fiber);
+  events_.push({now_, num_events_++, fiber, fiber->wait, {}});
+  return fiber;
+}
+
+void Fibers::at(Nanoseconds time, std::function<void()> what) {
+  events_.push({std::max(time, now_), num_events_++, nullptr, 0, std::move(what)});
+}
+
+void Fibers::run(Nanoseconds until) {
+  while (!events_.empty() && events_.top().time <= until) {
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.time;
+    if (event.what)
+      event.what();
+    else if (!event.fiber->has_ended && event.fiber->wait == event.wait)
+      resume(event.fiber);
+  }
+}
+
+void Fibers::kill(int process) {
+  std::vector<std::shared_ptr<Fiber>> doomed;
+  for (const auto& fiber : fibers_)
+    if (fiber->process == process && !fiber->has_ended) doomed.push_back(fiber);
+  std::reverse(doomed.begin(), doomed.end());
+  for (const auto& fiber : doomed) {
+    fiber->is_killed = true;
+    resume(fiber);
+  }
+}
+
+void Fibers::sleep(Nanoseconds time) { wait(now_ + time); }
+
+void Fibers::wait(Nanoseconds until) {
+  if (current_->is_killed) throw Killed();
+  events_.push({until, num_events_++, running_, current_->wait, {}});
+  give_way();
+  if (current_->is_killed) throw Killed();
+}
+
+void Fibers::wake(Fiber* fiber) { events_.push({now_, num_events_++, fiber->shared_from_this(), fiber->wait, {}}); }
+
+void Fibers::join(Fiber* fiber) {
+  while (!fiber->has_ended) {
+    ESPALIER_CHECK(!current_->is_killed, "a killed process waits for a fiber");
+    fiber->joiners.push_back(current_);
+    give_way();
+  }
+}
+
+void Fibers::enter(unsigned high, unsigned low) {
+  auto* fibers = reinterpret_cast<Fibers*>(static_cast<uintptr_t>(high) << 32 | low);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &fibers->loop_stack_, &fibers->loop_stack_bytes_);
+#endif
+  Fiber* fiber = fibers->current_;
+  try {
+    if (!fiber->is_killed) fiber->work();
+  } catch (const Killed&) {
+  }
+  fiber->has_ended = true;
+  for (Fiber* joiner : fiber->joiners) fibers->wake(joiner);
+  fibers->give_way();
+}
+
+void Fibers::resume(const std::shared_ptr<Fiber>& fiber) {
+  ESPALIER_CHECK(current_ == nullptr, "a fiber resumes another");
+  ++fiber->wait;
+  current_ = fiber.get();
+  running_ = fiber;
+  if (!std::exchange(fiber->has_started, true)) {
+    if (stacks_.empty())
+      stacks_.push_back(static_cast<char*>(
+          mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)));
+    fiber->stack = stacks_.back();
+    stacks_.pop_back();
+    getcontext(&fiber->context);
+    fiber->context.uc_stack.ss_sp = fiber->stack;
+    fiber->context.uc_stack.ss_size = kStackBytes;
+    fiber->context.uc_link = nullptr;
+    const auto self = reinterpret_cast<uintptr_t>(this);
+    makecontext(&fiber->context, reinterpret_cast<void (*)()>(&Fibers::enter), 2, static_cast<unsigned>(self >> 32),
+                static_cast<unsigned>(self));
+  }
+  swap_exceptions(loop_exceptions_, fiber->exceptions);
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, fiber->stack, kStackBytes);
+#endif
+  swapcontext(&loop_, &fiber->context);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+  swap_exceptions(fiber->exceptions, loop_exceptions_);
+  current_ = nullptr;
+  running_.reset();
+  if (!fiber->has_ended) return;
+  stacks_.push_back(fiber->stack);
+  fiber->work = nullptr;
+  std::erase(fibers_, fiber);
+}
+
+void Fibers::give_way() {
+  Fiber* fiber = current_;
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake = nullptr;
+  __sanitizer_start_switch_fiber(fiber->has_ended ? nullptr : &fake, loop_stack_, loop_stack_bytes_);
+#endif
+  swapcontext(&fiber->context, &loop_);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+}
+
+}  // namespace espalier::control_plane

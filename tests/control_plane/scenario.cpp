@@ -1,0 +1,103 @@
+#include "tests/control_plane/scenario.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+
+namespace espalier::control_plane {
+
+std::string to_string(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kRankKilled: return "a rank is killed";
+    case FaultKind::kRankFails: return "a rank fails";
+    case FaultKind::kLauncherKilled: return "the launcher is killed";
+    case FaultKind::kMachineBack: return "the machine is back";
+    case FaultKind::kCutOff: return "the machine is cut off";
+    case FaultKind::kTerm: return "SIGTERM";
+    case FaultKind::kTermToAll: return "SIGTERM to all";
+    case FaultKind::kUsr1: return "SIGUSR1";
+  }
+  return "";
+}
+
+std::string Scenario::text() const {
+  std::string text =
+      concat("seed ", seed, ": ", num_machines, " machines x ", options.num_local_ranks, ", --nnodes ",
+             options.min_nodes, ":", options.max_nodes, ", --max-restarts ", options.max_restarts, ", ", num_steps,
+             " steps of ", step_seconds, " s, last call ", options.last_call_seconds, " s\n  starts at");
+  for (const double start : starts) text += concat(" ", start);
+  for (const int machine : bad_machines) text += concat("\n  ranks on machine ", machine, " are always killed");
+  if (bad_step >= 0) text += concat("\n  step ", bad_step, " always fails");
+  text += "\n  fits machines:";
+  for (const int64_t count : fit_counts) text += concat(" ", count);
+  for (const Fault& fault : faults)
+    text += concat("\n  at ", fault.time, " s machine ", fault.machine, ": ", to_string(fault.kind));
+  return text;
+}
+
+bool Scenario::has(FaultKind kind) const {
+  return std::any_of(faults.begin(), faults.end(), [&](const Fault& fault) { return fault.kind == kind; });
+}
+
+Scenario scenario_of(uint64_t seed) {
+  Random random(seed);
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.num_machines = static_cast<int>(2 + random.up_to(random.chance(0.2) ? 6 : 2));
+  launch::LaunchOptions& options = scenario.options;
+  options.rendezvous = random.chance(0.8) ? launch::Rendezvous::kC10d : launch::Rendezvous::kStatic;
+  options.max_nodes = scenario.num_machines;
+  options.min_nodes = scenario.num_machines;
+  if (random.chance(0.7)) {
+    options.rendezvous = launch::Rendezvous::kC10d;
+    options.min_nodes = 1 + random.up_to(options.max_nodes - 1);
+    if (random.chance(0.2)) ++scenario.num_machines;  // a spare one
+  }
+  options.num_local_ranks = 1 + random.up_to(3);
+  options.max_restarts = random.up_to(4);
+  options.store_host = "machine0";
+  options.run_id = "simulated";
+  options.monitor_interval_seconds = random.chance(0.2) ? 0.1 : 0.5;
+  options.join_timeout_seconds = 120;
+  options.last_call_seconds = random.chance(0.3) ? 10 : random.between(0, 3);
+  if (random.chance(0.3)) options.shutdown_timeout_seconds = random.between(1, 20);
+  for (int machine = 0; machine < scenario.num_machines; ++machine)
+    scenario.starts.push_back(random.chance(0.2) ? random.between(0, 40) : random.between(0, 2));
+  scenario.num_steps = 1 + random.up_to(20);
+  scenario.step_seconds = random.between(0.2, 2);
+  scenario.load_seconds = random.between(0, 2);
+  scenario.steps_each_save = 1 + random.up_to(5);
+  scenario.goes_on_after_stop = random.chance(0.8);
+  for (int64_t count = options.min_nodes; count <= options.max_nodes; ++count)
+    if (count == options.min_nodes || random.chance(0.7)) scenario.fit_counts.insert(count);
+  if (options.min_nodes == options.max_nodes) scenario.fit_counts = {options.max_nodes};
+  if (random.chance(0.3)) scenario.network.late = 0.02, scenario.network.latest = random.between(0.01, 5);
+  if (random.chance(0.1)) scenario.bad_step = random.up_to(scenario.num_steps);
+  // Most runs have few kinds of faults, so that what follows from one is seen.
+  const bool only_from_outside = random.chance(0.5);
+  if (random.chance(0.2)) scenario.bad_machines.insert(static_cast<int>(random.up_to(scenario.num_machines - 1)));
+  const int64_t num_faults = random.chance(0.05) ? 0 : 1 + random.up_to(random.chance(0.2) ? 10 : 3);
+  for (int64_t number = 0; number < num_faults; ++number) {
+    Fault fault;
+    fault.time = random.between(0, random.chance(0.5) ? 8 : 60);
+    fault.machine = static_cast<int>(random.up_to(scenario.num_machines - 1));
+    const double kind = random.uniform();
+    fault.kind = kind < 0.35                        ? FaultKind::kRankKilled
+                 : kind < 0.65 || only_from_outside ? FaultKind::kLauncherKilled
+                 : kind < 0.8                       ? FaultKind::kRankFails
+                 : kind < 0.85                      ? FaultKind::kCutOff
+                 : kind < 0.92                      ? FaultKind::kTerm
+                 : kind < 0.97                      ? FaultKind::kTermToAll
+                                                    : FaultKind::kUsr1;
+    // The end of the store's host ends the run: it is tried, but not most of the time.
+    if (fault.kind == FaultKind::kLauncherKilled && fault.machine == 0 && random.chance(0.8)) fault.machine = 1;
+    scenario.faults.push_back(fault);
+    if (fault.kind == FaultKind::kLauncherKilled && random.chance(0.5))
+      scenario.faults.push_back({fault.time + random.between(0.01, 20), FaultKind::kMachineBack, fault.machine});
+  }
+  std::stable_sort(scenario.faults.begin(), scenario.faults.end(),
+                   [](const Fault& a, const Fault& b) { return a.time < b.time; });
+  return scenario;
+}
+
+}  // namespace espalier::control_plane
