@@ -17,6 +17,7 @@
 #include "cuda/cuda.h"
 #include "dist/grid.h"
 #include "dist/rendezvous.h"
+#include "engine_same_options.h"
 #include "families/registry.h"
 #include "launch/control.h"
 #include "launch/cores.h"
@@ -93,7 +94,7 @@ void check_own_gpu(const std::string& gpu, const launch::RankEnvironment& place,
       ExitCode::kUsage);
 }
 
-dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironment& place,
+dist::Grid make_grid(const config::RunConfig& config, const OptionTable& table, const launch::RankEnvironment& place,
                      const StopSignals& signals) {
   const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
   log_info("computing on ", compute.description);
@@ -119,6 +120,7 @@ dist::Grid make_grid(const config::RunConfig& config, const launch::RankEnvironm
   const auto timeout = std::chrono::minutes(config.parallel.distributed_timeout_minutes);
   options.store = dist::connect_rendezvous(place, stopped);
   dist::assemble(*options.store, {place.rank, place.world_size, timeout, stopped});
+  check_same_options(table, place, *options.store);
   check_own_gpu(compute.gpu, place, *options.store);
   options.shared_stages = config::shared_stages(config);
   options.backend.timeout = timeout;
@@ -190,7 +192,7 @@ int train_family(const config::Family& family, const Words& arguments, const Sto
   if (place.world_size > 1) set_awaited("the other processes, all of which must arrive for the run to begin");
   const dist::Grid grid = [&] {
     const WaitsFor waits(Waiting::kOthers, "start", "all ranks");  // with a time limit of its own
-    return make_grid(config, place, signals);
+    return make_grid(config, table, place, signals);
   }();
   if (place.world_size > 1) say_transport(config, table, grid);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");

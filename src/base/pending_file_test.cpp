@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,6 +41,14 @@ std::string pending_refusal(const std::function<void()>& action) {
 
 size_t num_descriptors() {
   return static_cast<size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
+}
+
+TEST_F(PendingFileTest, TakesThePlaceOfNoPipe) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(pending_refusal([&] { write_file_atomically(path_, "new"); }),
+            concat("'", path_.string(), "' is a pipe (FIFO), and a file would take its place. Give another name."));
+  EXPECT_TRUE(fs::is_fifo(path_));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }
 
 TEST_F(PendingFileTest, AFileThatCannotBeWrittenKeepsItsContentAndLeavesNothingBeside) {

@@ -176,8 +176,9 @@ void write_documents(const RunPlan& plan, const RunResult& result, Groups& group
 std::set<std::string> names_made_in(const fs::path& folder) {
   const fs::path report = folder / "report.json";
   if (!fs::exists(report)) return {};
-  std::set<std::string> names = {"fates",           "report.json",      "report.md",       "report.html", "recipe.toml",
-                                 "train-files.txt", "train-splits.txt", "valid-splits.txt", kManifest};
+  std::set<std::string> names = {"fates",       "report.json",     "report.md",        "report.html",
+                                 "recipe.toml", "train-files.txt", "train-splits.txt", "valid-splits.txt",
+                                 kManifest};
   const auto json = parse_json<nlohmann::ordered_json>(read_file(report), report.string());
   read_fields(concat("'", report.string(), "'"), [&] {
     for (const nlohmann::ordered_json& output : json.at("outputs")) {

@@ -38,6 +38,24 @@ TEST_F(SeveralMachines, TwoLaunchersTrainToTheBitsOfOne) {
   EXPECT_EQ(different_tensors(folder_ / "two/step_00000010", folder_ / "one/step_00000010"), Words{});
 }
 
+// They would wait for each other in different exchanges, or train with different rates.
+TEST_F(SeveralMachines, OtherOptionsThanTheFirstRanksAreNamed) {
+  for (const auto& [option, said] :
+       {std::pair("--canonical-reduction", "--canonical-reduction: true here, false there"),
+        std::pair("--lr 0.5", "--lr: 0.5 here, "), std::pair("--eval-interval 7", "--eval-interval: 7 here, ")}) {
+    const auto machine = [&](int number, const std::string& more) {
+      return concat("espalier launch --nnodes 2 --node-rank ", number,
+                    " --nproc-per-node 1 --master-addr 127.0.0.1 --master-port $port ", training("two"), more);
+    };
+    const Shell result = shell(folder_, concat("port=$((20000 + RANDOM % 9000)); ", machine(1, concat(" ", option)),
+                                               " & ", machine(0, ""), "; wait $!"));
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_NE(result.errors.find("rank 1 was started with other options than rank 0 ("), std::string::npos);
+    EXPECT_NE(result.errors.find(said), std::string::npos) << result.errors;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "two/metrics.jsonl"));
+  }
+}
+
 TEST_F(SeveralMachines, AFirstRankThatWaitsForOthersSaysForWhomAndEndsWhenAsked) {
   const Shell result = stopped_at(
       "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 9000)) espalier " + training("alone"),

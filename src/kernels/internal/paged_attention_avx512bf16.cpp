@@ -23,15 +23,15 @@ constexpr float kLowest = -3e38f, kLog2E = 1.44269504f;
 struct Row {
   int64_t position, first_key, last_key;
   int64_t head;
-  float slope;               // in powers of two, as scores are
-  const float* bias;         // of a distance of 0; nullptr: none
+  float slope;                // in powers of two, as scores are
+  const float* bias;          // of a distance of 0; nullptr: none
   float largest, of_weights;  // of its scores, and the sum of its weights
 };
 
 // Pairs of bf16 as words of 32 bits. One for each thread.
 struct Scratch {
-  alignas(64) uint32_t keys[kMaxPairs][kBlock];                     // channels 2 i and 2 i + 1 of each position
-  alignas(64) uint32_t values[kBlock / 2 * kMaxPagedHeadSize];      // positions 2 i and 2 i + 1 of each channel
+  alignas(64) uint32_t keys[kMaxPairs][kBlock];                 // channels 2 i and 2 i + 1 of each position
+  alignas(64) uint32_t values[kBlock / 2 * kMaxPagedHeadSize];  // positions 2 i and 2 i + 1 of each channel
   alignas(64) uint32_t queries[kPagedRows][kMaxPairs];
   alignas(64) uint32_t weights[kPagedRows][kBlock / 2];
   alignas(64) float scores[kPagedRows][kBlock];
@@ -49,8 +49,7 @@ inline void add_products(const uint32_t* a, int64_t a_stride, const uint32_t* b,
     for (int v = 0; v < kColumns; ++v)
       right[v] = reinterpret_cast<__m512bh>(_mm512_load_si512(b + i * b_stride + 16 * v));
     for (int r = 0; r < kRows; ++r) {
-      const auto left =
-          reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int32_t>(a[r * a_stride + i])));
+      const auto left = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int32_t>(a[r * a_stride + i])));
       for (int v = 0; v < kColumns; ++v) c[r][v] = _mm512_dpbf16_ps(c[r][v], left, right[v]);
     }
   }
@@ -127,8 +126,8 @@ void PagedBlocks::begin(Row& row, int64_t number, int64_t token, int64_t member)
 
 // Zero plus zero has no sign, whatever zeros were added before.
 void PagedBlocks::finish(const Row& row, int64_t number, int64_t token) const {
-  auto* const result = static_cast<uint16_t*>(args_.result) +
-                       (token * args_.groups * args_.queries + row.head) * args_.head_size;
+  auto* const result =
+      static_cast<uint16_t*>(args_.result) + (token * args_.groups * args_.queries + row.head) * args_.head_size;
   const __m512 divisor = _mm512_set1_ps(row.of_weights > 0 ? row.of_weights : 1);
   for (int64_t channel = 0; channel < args_.head_size; channel += 16) {
     const __m512 mean = _mm512_div_ps(_mm512_load_ps(total(number) + channel), divisor);
@@ -139,8 +138,8 @@ void PagedBlocks::finish(const Row& row, int64_t number, int64_t token) const {
   }
 }
 
-// Towards the processor, a block ahead and along with work on this one: several streams at once are too much for its own
-// prefetching.
+// Towards the processor, a block ahead and along with work on this one: several streams at once are too much for its
+// own prefetching.
 __attribute__((always_inline)) inline void PagedBlocks::fetch(const void* in, int64_t position, int64_t count) const {
   const int64_t bytes = args_.head_size * 2;
   for (const int64_t end = std::min(position + count, last_of_all_ + 1); position < end; ++position) {
@@ -196,8 +195,8 @@ void PagedBlocks::arrange_values(int64_t base, int64_t first, int64_t last) {
       const __mmask32 lanes = lanes_of_words(args_.head_size - channel);
       __m512i words[2];
       for (int half = 0; half < 2; ++half)
-        words[half] = rows[half] == nullptr ? _mm512_setzero_si512()
-                                            : _mm512_maskz_loadu_epi16(lanes, rows[half] + channel);
+        words[half] =
+            rows[half] == nullptr ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(lanes, rows[half] + channel);
       uint32_t* const to = values(pair) + channel;
       _mm512_store_si512(to, _mm512_permutex2var_epi16(words[0], low, words[1]));
       _mm512_store_si512(to + 16, _mm512_permutex2var_epi16(words[0], high, words[1]));
@@ -209,8 +208,8 @@ bool PagedBlocks::values_are_finite(int64_t first, int64_t last) const {
   const __m512i exponent = _mm512_set1_epi16(0x7F80);
   for (int64_t position = first; position <= last; ++position)
     for (int64_t channel = 0; channel < args_.head_size; channel += 32) {
-      const __m512i words = _mm512_maskz_loadu_epi16(lanes_of_words(args_.head_size - channel),
-                                                     row_of(args_.values, position) + channel);
+      const __m512i words =
+          _mm512_maskz_loadu_epi16(lanes_of_words(args_.head_size - channel), row_of(args_.values, position) + channel);
       if (_mm512_cmpeq_epi16_mask(_mm512_and_si512(words, exponent), exponent) != 0) return false;
     }
   return true;
@@ -248,8 +247,8 @@ void PagedBlocks::weigh(Row& row, int64_t number, int64_t base, int64_t first_ve
     const int64_t start = base + 16 * v;
     const __m512i position = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int32_t>(start)), Math::lane_numbers());
     seen[v] = Math::between(position, first, last);
-    const __m512 distance = _mm512_cvtepi32_ps(
-        _mm512_sub_epi32(position, _mm512_set1_epi32(static_cast<int32_t>(row.position))));
+    const __m512 distance =
+        _mm512_cvtepi32_ps(_mm512_sub_epi32(position, _mm512_set1_epi32(static_cast<int32_t>(row.position))));
     __m512 exponent = _mm512_mul_ps(_mm512_load_ps(scores + 16 * v), scale);
     exponent = _mm512_fmadd_ps(slope, distance, exponent);
     if (row.bias != nullptr)
@@ -260,9 +259,10 @@ void PagedBlocks::weigh(Row& row, int64_t number, int64_t base, int64_t first_ve
   }
   const float largest = _mm512_reduce_max_ps(highest);
   for (int v = 0; v < kVectors; ++v) {
-    weights[v] = seen[v] == 0 ? _mm512_setzero_ps()
-                              : _mm512_maskz_mov_ps(seen[v], tile_loops::exp2<Math>(_mm512_sub_ps(
-                                                                 exponents[v], _mm512_set1_ps(largest))));
+    weights[v] = seen[v] == 0
+                     ? _mm512_setzero_ps()
+                     : _mm512_maskz_mov_ps(
+                           seen[v], tile_loops::exp2<Math>(_mm512_sub_ps(exponents[v], _mm512_set1_ps(largest))));
   }
   __m512 rounded[kVectors];
   for (int v = 0; v < kVectors; v += 2) {
@@ -271,7 +271,8 @@ void PagedBlocks::weigh(Row& row, int64_t number, int64_t base, int64_t first_ve
     rounded[v] = Math::load_bfloat16(reinterpret_cast<const uint16_t*>(&scratch_.weights[number][8 * v]));
     rounded[v + 1] = Math::load_bfloat16(reinterpret_cast<const uint16_t*>(&scratch_.weights[number][8 * v]) + 16);
   }
-  const float sum = Math::sum(_mm512_add_ps(_mm512_add_ps(rounded[0], rounded[1]), _mm512_add_ps(rounded[2], rounded[3])));
+  const float sum =
+      Math::sum(_mm512_add_ps(_mm512_add_ps(rounded[0], rounded[1]), _mm512_add_ps(rounded[2], rounded[3])));
   shrink_[number] = _mm512_cvtss_f32(tile_loops::exp2<Math>(_mm512_set1_ps(row.largest - largest)));
   row.of_weights = row.of_weights * shrink_[number] + sum;
   row.largest = largest;
@@ -285,11 +286,10 @@ void PagedBlocks::add_values(const float* shrink, int64_t row, int64_t first_pai
       __m512 sums[kRows][kColumns];
       for (int r = 0; r < kRows; ++r)
         for (int v = 0; v < kColumns; ++v)
-          sums[r][v] = _mm512_mul_ps(_mm512_load_ps(total(row + r) + channel + 16 * v),
-                                     _mm512_set1_ps(shrink[row + r]));
-      add_products<kRows, kColumns>(&scratch_.weights[row][first_pair], kBlock / 2,
-                                    values(first_pair) + channel, num_lanes_,
-                                    last_pair - first_pair + 1, sums);
+          sums[r][v] =
+              _mm512_mul_ps(_mm512_load_ps(total(row + r) + channel + 16 * v), _mm512_set1_ps(shrink[row + r]));
+      add_products<kRows, kColumns>(&scratch_.weights[row][first_pair], kBlock / 2, values(first_pair) + channel,
+                                    num_lanes_, last_pair - first_pair + 1, sums);
       for (int r = 0; r < kRows; ++r)
         for (int v = 0; v < kColumns; ++v) _mm512_store_ps(total(row + r) + channel + 16 * v, sums[r][v]);
     });
@@ -311,7 +311,7 @@ void PagedBlocks::attend_block(Row* rows, int64_t first_row, int64_t end, int64_
   if (first > last) return;
   // Zero times what a row does not see has to be zero.
   if (end - first_row > 1 && !(values_are_finite(first, std::min(last, first_of_all - 1)) &&
-                           values_are_finite(std::max(first, last_of_all + 1), last))) {
+                               values_are_finite(std::max(first, last_of_all + 1), last))) {
     for (int64_t row = first_row; row < end; ++row) attend_block(rows, row, row + 1, base);
     return;
   }
