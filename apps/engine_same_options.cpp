@@ -43,8 +43,8 @@ void check_same_options(const OptionTable& table, const launch::RankEnvironment&
     const auto found = first.find(name);
     const std::string other = found == first.end() ? "" : found->second;
     if (other != value)
-      different += concat(different.empty() ? "" : "; ", name, ": ", in_words(value), " here, ", in_words(other),
-                          " there");
+      different +=
+          concat(different.empty() ? "" : "; ", name, ": ", in_words(value), " here, ", in_words(other), " there");
   }
   if (!different.empty())
     throw UserError(concat("rank ", place.rank, " was started with other options than rank 0 (", different,
