@@ -4,6 +4,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -19,7 +20,9 @@ using Time = Surroundings::Time;
 using namespace std::chrono_literals;
 
 constexpr Surroundings::Seconds kLook = 50ms;  // between looks at who has come
-constexpr double kSecondsToConfirm = 60;       // for those who are to take part
+constexpr double kMachinesOfALook = 32;        // of more machines each looks less often: all ask one store
+constexpr const char* kSomebodyLeft = "somebody-left";
+constexpr double kSecondsToConfirm = 60;  // for those who are to take part
 constexpr const char* kRoundKey = "launch/round";
 constexpr const char* kOverKey = "launch/over";
 
@@ -109,7 +112,7 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
     store_.set(kRoundKey, std::to_string(round_));
     self_.free_port = surroundings_.free_port();
     store_.set(key("node/" + self_.id), to_json(self_).dump());
-    store_.leave_will({key("left/" + self_.id)}, {""});
+    leave_departure();
     store_.append(key("arrived"), self_.id + "\n");
     const std::vector<Node> nodes = meet(is_cancelled);
     const auto is_self = [&](const Node& node) { return node.id == self_.id; };
@@ -124,7 +127,7 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
 bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   log_info("the ranks are already running; this machine (", self_.address, ") waits for their next start");
   store_.set(key("node/" + self_.id), to_json(self_).dump());
-  store_.leave_will({key("left/" + self_.id)}, {""});
+  leave_departure();
   store_.append(key("waiting"), self_.id + "\n");
   bool is_over = false;
   while (!is_over && !is_cancelled()) {
@@ -146,22 +149,48 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   return false;
 }
 
-bool NodeMeeting::all_have_left() {
-  for (const Node& node : nodes_from_text(store_.get(key("world"), 10s)))
-    if (!store_.check({key("left/" + node.id)})) return false;
-  return true;
-}
+bool NodeMeeting::all_have_left() { return have_left(nodes_from_text(store_.get(key("world"), 10s)), /*all=*/true); }
 
 void NodeMeeting::leave() {
-  if (round_ >= 0) store_.set(key("left/" + self_.id), "");
+  if (round_ >= 0) {
+    store_.set(key("left/" + self_.id), "");
+    store_.set(key(kSomebodyLeft), "");
+  }
   store_.leave_will({}, {});
 }
 
+// Others learn from the store if this launcher goes before it has said something else.
+void NodeMeeting::leave_departure(std::vector<std::string> keys, std::vector<std::string> values) {
+  for (const std::string& mark : {key("left/" + self_.id), key(kSomebodyLeft)})
+    keys.push_back(mark), values.push_back("");
+  store_.leave_will(keys, values);
+}
+
+bool NodeMeeting::have_left(const std::vector<Node>& nodes, bool all) {
+  const auto has_left = [this](const Node& node) { return store_.check({key("left/" + node.id)}); };
+  if (!store_.check({key(kSomebodyLeft)})) return false;
+  return all ? std::all_of(nodes.begin(), nodes.end(), has_left) : std::any_of(nodes.begin(), nodes.end(), has_left);
+}
+
+// A launcher's card does not change within a round and is fetched once; who has left is asked only once somebody has:
+// of n machines each would otherwise ask 2 n times at each look.
 std::vector<Node> NodeMeeting::nodes_in(const std::string& list) {
+  if (std::exchange(round_of_cards_, round_) != round_) cards_.clear();
+  std::vector<std::string> ids, unknown, keys;
+  for (std::string& id : split(store_.get(key(list), 10s), '\n')) {
+    if (id.empty()) continue;
+    if (!cards_.contains(id)) unknown.push_back(id), keys.push_back(key("node/" + id));
+    ids.push_back(std::move(id));
+  }
+  if (!keys.empty()) {
+    const std::vector<std::string> texts = store_.multi_get(keys, 10s);
+    for (size_t at = 0; at < texts.size(); ++at)
+      cards_.insert_or_assign(unknown[at], node_from_json(Json::parse(texts[at])));
+  }
+  const bool somebody_left = store_.check({key(kSomebodyLeft)});
   std::vector<Node> nodes;
-  for (const std::string& id : split(store_.get(key(list), 10s), '\n'))
-    if (!id.empty() && !store_.check({key("left/" + id)}))
-      nodes.push_back(node_from_json(Json::parse(store_.get(key("node/" + id), 10s))));
+  for (const std::string& id : ids)
+    if (!somebody_left || !store_.check({key("left/" + id)})) nodes.push_back(cards_.at(id));
   return nodes;
 }
 
@@ -233,7 +262,23 @@ bool NodeMeeting::is_over_badly() { return store_.check({kOverKey}) && store_.ge
 void NodeMeeting::wait_until_over(const std::function<bool()>& is_cancelled) {
   stop_watching();
   leave();
-  while (!is_cancelled() && !store_.check({kOverKey})) surroundings_.sleep_for(100ms);
+  Time give_up = Time::max();  // once nobody is left: one of them may be started again
+  while (!is_cancelled() && !store_.check({kOverKey})) {
+    if (is_anybody_in_the_run())
+      give_up = Time::max();
+    else if (give_up == Time::max())
+      give_up = surroundings_.time_in(options_.join_timeout_seconds);
+    else if (surroundings_.now() >= give_up)
+      return report_over(/*well=*/false);
+    surroundings_.sleep_for(200ms);
+  }
+}
+
+bool NodeMeeting::is_anybody_in_the_run() {
+  round_ = std::stoll(store_.get(kRoundKey, 10s));
+  for (const char* list : {"arrived", "waiting"})
+    if (store_.check({key(list)}) && !nodes_in(list).empty()) return true;
+  return false;
 }
 
 // Whoever first sees that enough have come closes the list; what it wrote holds for all.
@@ -254,7 +299,7 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
         return nodes_from_text(store_.compare_set(key("world"), "", to_text(chosen)));
     if (surroundings_.now() <= give_up) {
       report.look(missing(nodes));
-      surroundings_.sleep_for(kLook);
+      surroundings_.sleep_for(kLook * std::max(1.0, static_cast<double>(count) / kMachinesOfALook));
       continue;
     }
     if (count >= options_.min_nodes)
@@ -278,7 +323,6 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
 bool NodeMeeting::all_are_ready(const std::vector<Node>& nodes) {
   std::vector<std::string> ready;
   for (size_t at = 0; at < nodes.size(); ++at) ready.push_back(key(concat("ready/", at)));
-  const auto has_left = [this](const Node& node) { return store_.check({key("left/" + node.id)}); };
   const Time give_up = surroundings_.time_in(kSecondsToConfirm);
   while (surroundings_.now() < give_up) {
     try {
@@ -286,7 +330,7 @@ bool NodeMeeting::all_are_ready(const std::vector<Node>& nodes) {
       return store_.compare_set(key("begins"), "", "yes") == "yes";
     } catch (const RendezvousTimeout&) {
       const bool is_over = store_.check({round_over_key(round_)});
-      if (!is_over && std::none_of(nodes.begin(), nodes.end(), has_left)) continue;
+      if (!is_over && !have_left(nodes, /*all=*/false)) continue;
       if (store_.compare_set(key("begins"), "", "no") == "yes") return true;  // the round begins, and fails
       report_failed();
       return false;
@@ -307,8 +351,8 @@ std::optional<Round> NodeMeeting::take_part(const std::vector<Node>& nodes) {
     round.world_size += nodes[at].num_ranks;
   }
   const std::string number = std::to_string(round.node);
-  store_.leave_will({round_over_key(round_), key("stopped/" + number), key("left/" + self_.id)},
-                    {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)}), ""});
+  leave_departure({round_over_key(round_), key("stopped/" + number)},
+                  {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)})});
   store_.set(key("ready/" + number), "");
   if (!all_are_ready(nodes)) return std::nullopt;
   outcome_ = RoundOutcome::kRunning;
@@ -357,22 +401,30 @@ void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "
 void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
   for (size_t at = 0; at < nodes_.size(); ++at)
     if (nodes_[at].id == self_.id) store_.set(key(concat("stopped/", at)), launch::to_json(failures));
-  store_.leave_will({key("left/" + self_.id)}, {""});
+  leave_departure();
+}
+
+// What each machine has said of its ranks; warns of those that have said nothing in time.
+std::vector<std::string> NodeMeeting::words_of_stopped(Time deadline) {
+  std::vector<std::string> keys, texts;
+  for (size_t at = 0; at < nodes_.size(); ++at) keys.push_back(key(concat("stopped/", at)));
+  const auto left = std::chrono::duration_cast<RendezvousStore::Milliseconds>(deadline - surroundings_.now());
+  try {
+    return store_.multi_get(keys, std::max(left, RendezvousStore::Milliseconds(0)));
+  } catch (const RendezvousTimeout&) {
+    for (size_t at = 0; at < nodes_.size(); ++at)
+      if (store_.check({keys[at]}))
+        texts.push_back(store_.get(keys[at], 10s));
+      else
+        log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
+  }
+  return texts;
 }
 
 std::vector<Failure> NodeMeeting::collect_failures(double patience_seconds) {
-  const Time deadline = surroundings_.time_in(patience_seconds);
   std::vector<Failure> failures;
-  for (size_t at = 0; at < nodes_.size(); ++at) {
-    const auto left = std::chrono::duration_cast<RendezvousStore::Milliseconds>(deadline - surroundings_.now());
-    try {
-      const std::string text =
-          store_.get(key(concat("stopped/", at)), std::max(left, RendezvousStore::Milliseconds(0)));
-      for (Failure& failure : failures_from_json(text)) failures.push_back(std::move(failure));
-    } catch (const RendezvousTimeout&) {
-      log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
-    }
-  }
+  for (const std::string& text : words_of_stopped(surroundings_.time_in(patience_seconds)))
+    for (Failure& failure : failures_from_json(text)) failures.push_back(std::move(failure));
   // A launcher that went away has no time of its own: its ranks died with it, before any other could fail of that.
   double first = surroundings_.seconds_since_1970();
   for (const Failure& failure : failures)

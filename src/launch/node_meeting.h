@@ -87,17 +87,23 @@ class NodeMeeting {
   // told.
   void report_over(bool well);
   bool is_over_badly();
-  // Of a machine that takes part no more, but hosts the rendezvous store.
+  // Of a machine that takes part no more, but hosts the rendezvous store: until the run is over, or all others have
+  // left and nobody has come in the time to join.
   void wait_until_over(const std::function<bool()>& is_cancelled);
 
  private:
   std::string key(const std::string& name) const;
   std::vector<Node> nodes_in(const std::string& list);  // but those that have left
+  // This launcher's last will: that it has left this round, and what else these keys say.
+  void leave_departure(std::vector<std::string> keys = {}, std::vector<std::string> values = {});
+  bool have_left(const std::vector<Node>& nodes, bool all);  // all of them, or any
   std::string missing(const std::vector<Node>& nodes) const;
   std::vector<Node> number_nodes(std::vector<Node> nodes) const;
   std::vector<Node> largest_fitting(std::vector<Node> nodes) const;
   std::vector<Node> meet(const std::function<bool()>& is_cancelled);
   bool next_round_comes(const std::function<bool()>& is_cancelled);
+  std::vector<std::string> words_of_stopped(Surroundings::Time deadline);
+  bool is_anybody_in_the_run();
   bool all_have_left();  // of the machines of this round
   void leave();          // for good
   bool all_are_ready(const std::vector<Node>& nodes);
@@ -113,6 +119,8 @@ class NodeMeeting {
   FitsRanks fits_;
   int64_t round_ = -1;
   std::vector<Node> nodes_;
+  std::map<std::string, Node> cards_;  // of machines that have come in the round `round_of_cards_`, by id
+  int64_t round_of_cards_ = -1;
   std::map<std::string, Surroundings::Time> waiting_since_;  // machines, by id
   std::atomic<RoundOutcome> outcome_ = RoundOutcome::kRunning;
   std::atomic<bool> leaving_ = false;

@@ -43,6 +43,31 @@ TEST_F(ControlPlane, ASeedRepeatsExactly) {
   }
 }
 
+// 1,250 machines of 8 ranks, of which one is killed, and a launcher with its machine: the others go on without it.
+TEST_F(ControlPlane, TenThousandRanksLoseOneAndAMachine) {
+  if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes a minute: scripts/test --all";
+  Scenario scenario;
+  scenario.num_machines = 1250;
+  scenario.options.rendezvous = launch::Rendezvous::kC10d;
+  scenario.options.min_nodes = 1200, scenario.options.max_nodes = 1250;
+  scenario.options.num_local_ranks = 8;
+  scenario.options.max_restarts = 3;
+  scenario.options.store_host = "machine0";
+  scenario.options.run_id = "simulated";
+  scenario.options.monitor_interval_seconds = 0.5;
+  scenario.options.join_timeout_seconds = 600;
+  scenario.options.last_call_seconds = 30;
+  for (int machine = 0; machine < scenario.num_machines; ++machine) scenario.starts.push_back(0.013 * (machine % 100));
+  for (int64_t count = 1200; count <= 1250; ++count) scenario.fit_counts.insert(count);
+  scenario.faults = {{40, FaultKind::kRankKilled, 700}, {90, FaultKind::kLauncherKilled, 1249}};
+  scenario.num_steps = 100;
+  const Verdict verdict = simulate(scenario);
+  EXPECT_EQ(verdict.violation, "");
+  EXPECT_TRUE(verdict.is_complete);
+  EXPECT_EQ(verdict.num_rounds, 3);
+  EXPECT_LT(verdict.seconds, 400);
+}
+
 // A round has failed and its ranks are slow to stop; meanwhile another machine comes, and one is enough.
 TEST_F(ControlPlane, AMachineThatWaitsStartsNothingWhileOthersStillStop) {
   EXPECT_EQ(simulate(scenario_of(116)).violation, "");
@@ -61,6 +86,12 @@ TEST_F(ControlPlane, NobodyWaitsForARoundThatNeverBegan) { EXPECT_EQ(simulate(sc
 // It was ready, another was not yet, and a third sees that it is gone.
 TEST_F(ControlPlane, AllAgreeWhetherARoundBeginsThatOneHasLeft) {
   EXPECT_EQ(simulate(scenario_of(11584)).violation, "");
+}
+
+// It is left out, stays for its store, and the last of the others is killed.
+TEST_F(ControlPlane, AHostThatIsLeftOutEndsWhenNobodyIsLeft) {
+  EXPECT_EQ(simulate(scenario_of(24211)).violation, "");
+  EXPECT_EQ(simulate(scenario_of(20842)).violation, "");
 }
 
 // Its last will says that the round failed, and comes over the word that it was done.
