@@ -135,7 +135,7 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
       if (store_.get(round_over_key(round_), 500ms) == kRoundDone) return false;
       is_over = true;
     } catch (const RendezvousTimeout&) {
-      continue;
+      is_over = all_have_left();  // before it began
     }
   }
   // The machines of that round may still be stopping their ranks, and may end the run: they go first, if any is left.
