@@ -87,7 +87,7 @@ void prune(const PruneRequest& request) {
   store::PruneRule rule = request.rule;
   if (request.keep_spikes) rule.spikes = spikes_of(run);
   store::PrunePlan plan = store::plan_prune(listing, rule);
-  if (listing.complete.empty())
+  if (plan.keep.empty())
     throw UserError(concat("'", run.string(), "' holds no complete checkpoint; nothing is removed"),
                     ExitCode::kMissingInput);
   std::optional<store::RunLock> lock;  // unfinished folders may be somebody's who is writing them
@@ -118,6 +118,11 @@ int prune_checkpoints_main(const Words& arguments) {
   table.positional("RUN_FOLDER", request.folders, "folder of a run (--save)", 1, 1);
   table.add("--keep-last", request.rule.keep_last, "keep the newest N").minimum(0);
   table.add("--keep-every", request.rule.keep_every, "keep steps divisible by N").minimum(0);
+  table
+      .add("--up-to", request.rule.up_to,
+           "newer checkpoints stay as they are, and the others are judged as if these did not exist")
+      .value_name("STEP")
+      .minimum(1);
   table.add("--keep", request.rule.keep, "keep these steps, too").value_name("STEP").minimum(1);
   table
       .add("--verify", request.verify,

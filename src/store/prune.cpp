@@ -23,14 +23,16 @@ bool is_beside_spike(int64_t previous, int64_t step, int64_t next, const std::ve
 
 PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule) {
   PrunePlan plan;
-  const auto total = static_cast<int64_t>(listing.complete.size());
+  std::vector<StepEntry> complete = listing.complete;
+  if (rule.up_to) std::erase_if(complete, [&](const StepEntry& entry) { return entry.step > *rule.up_to; });
+  const auto total = static_cast<int64_t>(complete.size());
   for (int64_t index = 0; index < total; ++index) {
-    const StepEntry& entry = listing.complete[static_cast<size_t>(index)];
+    const StepEntry& entry = complete[static_cast<size_t>(index)];
     const int64_t newer = total - 1 - index;
     const bool is_last = newer == 0 || newer < rule.keep_last;
     const bool is_milestone = rule.keep_every > 0 && entry.step % rule.keep_every == 0;
     const bool is_named = std::find(rule.keep.begin(), rule.keep.end(), entry.step) != rule.keep.end();
-    const auto step_at = [&](int64_t at) { return listing.complete[static_cast<size_t>(at)].step; };
+    const auto step_at = [&](int64_t at) { return complete[static_cast<size_t>(at)].step; };
     const bool is_beside = is_beside_spike(index == 0 ? -1 : step_at(index - 1), entry.step,
                                            newer == 0 ? entry.step : step_at(index + 1), rule.spikes);
     (is_last || is_milestone || is_named || is_beside ? plan.keep : plan.remove).push_back(entry);

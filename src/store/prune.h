@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct PruneRule {
   // Steps that went wrong: the newest checkpoint before each stays, and the first at or after it.
   std::vector<int64_t> spikes = {};
   std::vector<int64_t> keep = {};  // these stay, too
+  // Newer steps stay as they are, and the others are judged as if these did not exist.
+  std::optional<int64_t> up_to = {};
 };
 
 struct PrunePlan {

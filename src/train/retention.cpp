@@ -51,7 +51,8 @@ void Retention::start() {
   const config::CheckpointConfig& checkpoint = job_.config().checkpoint;
   const store::PruneRule rule{.keep_last = checkpoint.save_keep_last.value_or(1),
                               .keep_every = checkpoint.save_keep_every.value_or(0),
-                              .keep = kept_back_};
+                              .keep = kept_back_,
+                              .up_to = done_for_};
   try {
     going_.clear();
     for (const store::StepEntry& entry : store::plan_prune(store::list_steps(checkpoint.save), rule).remove)
@@ -64,6 +65,8 @@ void Retention::start() {
                                       std::to_string(rule.keep_last),
                                       "--keep-every",
                                       std::to_string(rule.keep_every),
+                                      "--up-to",  // what is saved meanwhile may be in use
+                                      std::to_string(*done_for_),
                                       "--keep-spikes",
                                       "--verify",
                                       "newest",
