@@ -337,7 +337,8 @@ void Cluster::check_end() {
       violate(concat("launcher ", process->number, " ends with 0, but the training is not complete"));
   if (must_complete() && !training_.is_complete())
     violate("enough machines were left, but the training did not complete");
-  const bool is_quiet = scenario_.faults.empty() && scenario_.bad_machines.empty() && scenario_.bad_step < 0;
+  const bool is_quiet = scenario_.faults.empty() && scenario_.bad_machines.empty() && scenario_.bad_step < 0 &&
+                        scenario_.network.late == 0;  // a late machine is taken in by a start of its own
   const double last_start = *std::max_element(scenario_.starts.begin(), scenario_.starts.end());
   if (is_quiet && (!training_.is_complete() ||
                    (last_start < scenario_.options.last_call_seconds && training_.groups().size() != 1)))
