@@ -55,7 +55,7 @@ void measure(int64_t tokens, int64_t inputs, int64_t outputs, int repeats) {
   std::printf("%ld tokens, %ld -> %ld\n", tokens, inputs, outputs);
   // Below AVX512-BF16 ATen's own loops over bf16 take minutes; fp32 products of widened operands are what one would
   // use.
-  const at::ScalarType aten = cpu_isa() < CpuIsa::kAvx512Bf16 ? at::kFloat : at::kBFloat16;
+  const at::ScalarType aten = espalier::cpu_isa() < espalier::CpuIsa::kAvx512Bf16 ? at::kFloat : at::kBFloat16;
   compare(
       "y = x W^T", flop, repeats, [&] { matmul_forward(x, weight, {}); },
       [&] { at::mm(x.to(aten), weight.to(aten).t()).to(at::kBFloat16); });
