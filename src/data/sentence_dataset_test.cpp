@@ -14,6 +14,7 @@
 
 #include "base/sha256.h"
 #include "data/internal/test_folder.h"
+#include "data/sentence_case_test.h"
 #include "tests/support/npy.h"
 #include "tests/support/oracle.h"
 
@@ -149,28 +150,7 @@ TEST(SentenceDataset, CasesOfUpstreamAreEqual) {
     for (const auto& entry : fs::exists(root) ? fs::directory_iterator(root) : fs::directory_iterator()) {
       const Json one = Json::parse(read_file(entry.path() / "case.json"));
       if (one["kind"] != "sentences") continue;
-      const Json& known = one["vocabulary"];
-      SentenceVocabulary vocabulary{.size = known["size"],
-                                    .cls = known["cls"],
-                                    .sep = known["sep"],
-                                    .mask = known["mask"],
-                                    .pad = known["pad"],
-                                    .bos = known["bos"],
-                                    .eos = known["eos"],
-                                    .sentinels = known["sentinels"]};
-      vocabulary.continues_word.resize(static_cast<size_t>(vocabulary.size));
-      for (const size_t id : known["continues_word"]) vocabulary.continues_word[id] = true;
-      const DataSetOptions data = {.train_data_path = {(entry.path() / "set").string()},
-                                   .sequence_length = one["sequence_length"],
-                                   .seed = one["seed"],
-                                   .train_samples = one["num_samples"]};
-      const SentenceSampleOptions samples = {.model = one["model"] == "t5" ? SentenceModel::kT5 : SentenceModel::kBert,
-                                             .sequence_length = one["sequence_length"],
-                                             .decoder_sequence_length = one["decoder_sequence_length"],
-                                             .mask_probability = one["mask_prob"],
-                                             .short_probability = one["short_seq_prob"],
-                                             .binary_head = one["binary_head"],
-                                             .vocabulary = vocabulary};
+      const auto [data, samples] = test::sentence_case(entry.path(), one);
       const SentenceDataSets sets = SentenceDataSets::open(data, samples);
       EXPECT_EQ(values_of(sets.train->parts()[0].map.rows()),
                 test::read_npy(entry.path() / "mapping.npy").as<int64_t>())

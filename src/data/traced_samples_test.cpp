@@ -12,7 +12,7 @@
 #include "data/internal/test_folder.h"
 #include "data/packed_dataset.h"
 #include "data/sample_pieces.h"
-#include "data/sentence_dataset.h"
+#include "data/sentence_case_test.h"
 #include "tests/support/npy.h"
 
 namespace espalier::data {
@@ -47,30 +47,8 @@ int64_t num_rows_of(const fs::path& folder, const std::string& name) {
 }
 
 std::unique_ptr<const SentenceDataset> open_sentences(const fs::path& folder, const Json& one) {
-  const Json& known = one["vocabulary"];
-  SentenceVocabulary vocabulary{.size = known["size"],
-                                .cls = known["cls"],
-                                .sep = known["sep"],
-                                .mask = known["mask"],
-                                .pad = known["pad"],
-                                .bos = known["bos"],
-                                .eos = known["eos"],
-                                .sentinels = known["sentinels"],
-                                .continues_word = {}};
-  vocabulary.continues_word.resize(static_cast<size_t>(vocabulary.size));
-  for (const size_t id : known["continues_word"]) vocabulary.continues_word[id] = true;
-  DataSetOptions data;
-  data.train_data_path = {(folder / "set").string()};
-  data.sequence_length = one["sequence_length"];
-  data.seed = one["seed"];
-  data.train_samples = one["num_samples"];
-  return SentenceDataSets::open_train(data, {.model = one["model"] == "t5" ? SentenceModel::kT5 : SentenceModel::kBert,
-                                             .sequence_length = one["sequence_length"],
-                                             .decoder_sequence_length = one["decoder_sequence_length"],
-                                             .mask_probability = one["mask_prob"],
-                                             .short_probability = one["short_seq_prob"],
-                                             .binary_head = one["binary_head"],
-                                             .vocabulary = vocabulary});
+  const test::SentenceCase of = test::sentence_case(folder, one);
+  return SentenceDataSets::open_train(of.sets, of.samples);
 }
 
 // What upstream masked in a sample of BERT, put back; without padding.

@@ -55,9 +55,8 @@ constexpr size_t kMostDocuments = 3;
 // "; token 3 of sample 8 is from document 8 of data/wiki: ..."; empty where the data set does not name documents.
 std::string documents_of(const Loader& loader, const BadToken& bad) {
   const std::vector<data::SamplePiece> pieces = loader.pieces(bad.sample);
-  const auto held = std::find_if(pieces.begin(), pieces.end(), [&](const data::SamplePiece& piece) {
-    return loader.source().shows_places() && holds(piece, bad);
-  });
+  const auto held = std::find_if(pieces.begin(), pieces.end(),
+                                 [&](const data::SamplePiece& piece) { return holds(loader.source(), piece, bad); });
   if (held != pieces.end())
     return concat("; token ", *bad.token, " of sample ", bad.sample, " is from ", data::describe(*held));
   std::string text;

@@ -213,8 +213,8 @@ std::optional<BadToken> bad_token(const Observation& one, int64_t sequence_lengt
                   one.shape[0] == sequence_length ? std::optional(index[0]) : std::nullopt};
 }
 
-bool holds(const data::SamplePiece& piece, const BadToken& bad) {
-  return bad.token && piece.at <= *bad.token && *bad.token < piece.at + piece.length;
+bool holds(const data::SampleSource& source, const data::SamplePiece& piece, const BadToken& bad) {
+  return source.shows_places() && bad.token && piece.at <= *bad.token && *bad.token < piece.at + piece.length;
 }
 
 RecordingComparison compare(const std::vector<Observation>& mine, const std::vector<Observation>& other) {

@@ -80,8 +80,9 @@ struct BadToken {
   std::optional<int64_t> token;
 };
 std::optional<BadToken> bad_token(const Observation& observation, int64_t sequence_length);
-// Whether that token is in this piece of the sample.
-bool holds(const data::SamplePiece& piece, const BadToken& bad);
+// Whether that token is in this piece of a sample of that source; false where the source does not say in which piece a
+// token is (data::SampleSource::shows_places).
+bool holds(const data::SampleSource& source, const data::SamplePiece& piece, const BadToken& bad);
 
 struct RecordingComparison {
   int64_t num_compared = 0, num_equal = 0;

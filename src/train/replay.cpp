@@ -59,8 +59,8 @@ std::vector<std::string> documents_of(const Job& job, std::vector<Observation> s
     if (!bad) continue;
     std::vector<std::string> lines;
     for (const data::SamplePiece& piece : job.train_loader().pieces(bad->sample))
-      lines.push_back(concat(data::describe(piece),
-                             job.train_loader().source().shows_places() && holds(piece, *bad) ? "  <- the token" : ""));
+      lines.push_back(
+          concat(data::describe(piece), holds(job.train_loader().source(), piece, *bad) ? "  <- the token" : ""));
     return lines;
   }
   return {};
