@@ -17,14 +17,14 @@ struct SentenceCase {
 inline SentenceCase sentence_case(const std::filesystem::path& folder, const nlohmann::json& one) {
   const nlohmann::json& known = one["vocabulary"];
   data::SentenceVocabulary vocabulary{.size = known["size"],
-                                .cls = known["cls"],
-                                .sep = known["sep"],
-                                .mask = known["mask"],
-                                .pad = known["pad"],
-                                .bos = known["bos"],
-                                .eos = known["eos"],
-                                .sentinels = known["sentinels"],
-                                .continues_word = {}};
+                                      .cls = known["cls"],
+                                      .sep = known["sep"],
+                                      .mask = known["mask"],
+                                      .pad = known["pad"],
+                                      .bos = known["bos"],
+                                      .eos = known["eos"],
+                                      .sentinels = known["sentinels"],
+                                      .continues_word = {}};
   vocabulary.continues_word.resize(static_cast<size_t>(vocabulary.size));
   for (const size_t id : known["continues_word"]) vocabulary.continues_word[id] = true;
   SentenceCase of;
