@@ -27,7 +27,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 TEST_P(RowProduct, IsTheProductOfDoubles) {
   const ForceCpuIsa force(isa());
   for (const auto& [tokens, inputs, outputs] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
-           {1, 1, 1}, {1, 7, 33}, {7, 33, 1}, {5, 65, 16}, {33, 130, 47}})
+           {1, 1, 1}, {1, 7, 33}, {7, 33, 1}, {5, 65, 16}, {33, 130, 47}, {13, 1601, 21}})
     for (const at::ScalarType result : {type(), at::kFloat}) {
       const at::Tensor x = reference::random({tokens, inputs}, type(), 1),
                        weight = reference::random({outputs, inputs}, type(), 2),
@@ -44,20 +44,22 @@ TEST_P(RowProduct, IsTheProductOfDoubles) {
 // A row has the same bits alone, at every place among others, and with any number of threads.
 TEST_P(RowProduct, ARowDependsOnItselfAlone) {
   const ForceCpuIsa force(isa());
-  constexpr int64_t kTokens = 37, kInputs = 77, kOutputs = 45;
-  const at::Tensor x = reference::random({kTokens, kInputs}, type(), 1),
-                   weight = reference::random({kOutputs, kInputs}, type(), 2);
+  constexpr int64_t kTokens = 37, kOutputs = 45;
   const int threads = at::get_num_threads();
-  const at::Tensor whole = row_product(x, weight, {}, at::kFloat);
-  for (const int count : {1, 3}) {
-    at::set_num_threads(count);
-    for (const int64_t length : {1, 2, 3, 4, 5, 7, 33})
-      for (int64_t first = 0; first + length <= kTokens; first += length)
-        EXPECT_TRUE(same_bits(row_product(x.narrow(0, first, length).contiguous(), weight, {}, at::kFloat),
-                              whole.narrow(0, first, length)))
-            << first << " " << length;
+  for (const int64_t inputs : {77, 1601}) {  // the latter in several parts where rows are together
+    const at::Tensor x = reference::random({kTokens, inputs}, type(), 1),
+                     weight = reference::random({kOutputs, inputs}, type(), 2);
+    const at::Tensor whole = row_product(x, weight, {}, at::kFloat);
+    for (const int count : {1, 3}) {
+      at::set_num_threads(count);
+      for (const int64_t length : {1, 2, 3, 4, 5, 7, 8, 33})
+        for (int64_t first = 0; first + length <= kTokens; first += length)
+          EXPECT_TRUE(same_bits(row_product(x.narrow(0, first, length).contiguous(), weight, {}, at::kFloat),
+                                whole.narrow(0, first, length)))
+              << inputs << " " << first << " " << length;
+    }
+    at::set_num_threads(threads);
   }
-  at::set_num_threads(threads);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, RowProduct,

@@ -9,7 +9,8 @@ namespace espalier::kernels::avx512bf16 {
 namespace {
 
 constexpr int64_t kPairs = 32;
-constexpr int kRowsOfTile = 4, kColumnsOfTile = 4;
+constexpr int kRowsOfTile = 4, kColumnsOfTile = 4, kRowsTogether = 8;
+constexpr int64_t kInputsOfPart = 768;
 
 __m512bh load(const uint16_t* from, __mmask32 lanes) {
   return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(lanes, from));
@@ -25,21 +26,24 @@ float sum(__m512 a) {
 // A row alone is multiplied with one column at a time: memory is read fastest in one stream. Several rows fetch the
 // block after this one into the second-level cache, since four streams at once are too much for the processor's own
 // prefetching.
-template <int kRows, int kColumns>
-inline void add_products(const uint16_t* x, const uint16_t* weight, int64_t inputs, __mmask32 lanes,
-                         __m512 (&total)[kRows][kColumns]) {
+template <bool kFetchNext, int kRows, int kColumns>
+[[gnu::always_inline]] inline void add_products(const uint16_t* x, const uint16_t* weight, int64_t inputs,
+                                                __mmask32 lanes, __m512 (&total)[kRows][kColumns]) {
   __m512bh left[kRows];
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) left[r] = load(x + r * inputs, lanes);
+#pragma GCC unroll 4
   for (int c = 0; c < kColumns; ++c) {
-    if constexpr (kRows > 1)
+    if constexpr (kFetchNext)
       _mm_prefetch(reinterpret_cast<const char*>(weight + (kProductBlock + c) * inputs), _MM_HINT_T1);
     const __m512bh right = load(weight + c * inputs, lanes);
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) total[r][c] = _mm512_dpbf16_ps(total[r][c], left[r], right);
   }
 }
 
 // The same sums of a whole tile at once, row after row, with a third of the instructions.
-__m512 sums_of(const __m512 (&total)[kRowsOfTile][kColumnsOfTile]) {
+[[gnu::always_inline]] inline __m512 sums_of(const __m512 (&total)[kRowsOfTile][kColumnsOfTile]) {
   __m512 quarter[kColumnsOfTile];  // of column c: a quarter for each row
   for (int c = 0; c < kColumnsOfTile; ++c) {
     __m512 half[2];
@@ -58,22 +62,68 @@ __m512 sums_of(const __m512 (&total)[kRowsOfTile][kColumnsOfTile]) {
   return _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x88), _mm512_shuffle_ps(two[0], two[1], 0xDD));
 }
 
-template <int kRows, int kColumns>
-inline void product_tile(const uint16_t* x, const uint16_t* weight, int64_t inputs, float (*sums)[kProductBlock],
-                         int64_t column) {
+// The part of a product between two inputs. Its running sums begin with zero, or with those of the part before; the
+// last part leaves the products in `sums` instead.
+struct Part {
+  int64_t begin, end, inputs;
+  bool first() const { return begin == 0; }
+  bool last() const { return end == inputs; }
+};
+
+template <bool kFetchNext, int kRows, int kColumns>
+[[gnu::always_inline]] inline void product_tile(const Part& part, const uint16_t* x, const uint16_t* weight,
+                                                __m512 (*running)[kProductBlock], float (*sums)[kProductBlock],
+                                                int64_t column) {
   __m512 total[kRows][kColumns];
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kColumns; ++c) total[r][c] = _mm512_setzero_ps();
-  int64_t i = 0;
-  for (; i + kPairs <= inputs; i += kPairs) add_products(x + i, weight + i, inputs, ~__mmask32{0}, total);
-  if (i < inputs) add_products(x + i, weight + i, inputs, (__mmask32{1} << (inputs - i)) - 1, total);
-  if constexpr (kRows == kRowsOfTile && kColumns == kColumnsOfTile) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) total[r][c] = part.first() ? _mm512_setzero_ps() : running[r][column + c];
+  int64_t i = part.begin;
+  for (; i + kPairs <= part.end; i += kPairs)
+    add_products<kFetchNext>(x + i, weight + i, part.inputs, ~__mmask32{0}, total);
+  if (i < part.end) add_products<false>(x + i, weight + i, part.inputs, (__mmask32{1} << (part.end - i)) - 1, total);
+  if (!part.last()) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < kColumns; ++c) running[r][column + c] = total[r][c];
+  } else if constexpr (kRows == kRowsOfTile && kColumns == kColumnsOfTile) {
     alignas(64) float all[kRows][kColumns];
     _mm512_store_ps(&all[0][0], sums_of(total));
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) _mm_storeu_ps(&sums[r][column], _mm_load_ps(all[r]));
   } else {
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
       for (int c = 0; c < kColumns; ++c) sums[r][column + c] = sum(total[r][c]);
+  }
+}
+
+// Several rows take the inputs in parts, so that the weights of one part stay in the first-level cache for all of them.
+template <bool kFetchNext, int kRows>
+inline void sum_products(const uint16_t* x, const uint16_t* weight, int64_t inputs, int64_t count,
+                         float (*sums)[kProductBlock]) {
+  if constexpr (kRows == 1) {
+    for (int64_t column = 0; column < count; ++column)
+      product_tile<false, 1, 1>({0, inputs, inputs}, x, weight + column * inputs, nullptr, sums, column);
+  } else {
+    __m512 running[kRows][kProductBlock];
+    const int64_t parts = (inputs + kInputsOfPart - 1) / kInputsOfPart;
+    const int64_t length = (inputs + parts * kPairs - 1) / (parts * kPairs) * kPairs;
+    for (int64_t begin = 0; begin < inputs; begin += length) {
+      const Part part{begin, begin + length < inputs ? begin + length : inputs, inputs};
+      int64_t column = 0;
+      for (; column + kColumnsOfTile <= count; column += kColumnsOfTile)
+        for (int row = 0; row < kRows; row += kRowsOfTile)
+          product_tile<kFetchNext, kRowsOfTile, kColumnsOfTile>(part, x + row * inputs, weight + column * inputs,
+                                                                running + row, sums + row, column);
+      for (; column < count; ++column)
+        for (int row = 0; row < kRows; row += kRowsOfTile)
+          product_tile<false, kRowsOfTile, 1>(part, x + row * inputs, weight + column * inputs, running + row,
+                                              sums + row, column);
+    }
   }
 }
 
@@ -89,15 +139,12 @@ __m256i narrow(__m512 value) {
   return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7FC0)));
 }
 
-template <int kRows>
+template <bool kFetchNext, int kRows>
 inline void product_rows(const RowProduct& args, int64_t token, int64_t output, int64_t count) {
   float sums[kRows][kProductBlock];
   const uint16_t* const x = static_cast<const uint16_t*>(args.x) + token * args.inputs;
   const uint16_t* const weight = static_cast<const uint16_t*>(args.weight) + output * args.inputs;
-  int64_t column = 0;
-  for (; kRows > 1 && column + kColumnsOfTile <= count; column += kColumnsOfTile)
-    product_tile<kRows, kColumnsOfTile>(x, weight + column * args.inputs, args.inputs, sums, column);
-  for (; column < count; ++column) product_tile<kRows, 1>(x, weight + column * args.inputs, args.inputs, sums, column);
+  sum_products<kFetchNext, kRows>(x, weight, args.inputs, count, sums);
   const __mmask16 lanes = static_cast<__mmask16>((1U << count) - 1);
   for (int64_t r = 0; r < kRows; ++r) {
     __m512 value = _mm512_maskz_loadu_ps(lanes, sums[r]);
@@ -118,9 +165,15 @@ void row_product_bf16(const RowProduct& args, int64_t block) {
   const int64_t output = block * kProductBlock;
   const int64_t count = args.outputs - output < kProductBlock ? args.outputs - output : kProductBlock;
   int64_t token = 0;
+  if (args.tokens >= kRowsTogether) {
+    product_rows<true, kRowsTogether>(args, token, output, count);
+    token = kRowsTogether;
+  }
+  for (; token + kRowsTogether <= args.tokens; token += kRowsTogether)
+    product_rows<false, kRowsTogether>(args, token, output, count);
   for (; token + kRowsOfTile <= args.tokens; token += kRowsOfTile)
-    product_rows<kRowsOfTile>(args, token, output, count);
-  for (; token < args.tokens; ++token) product_rows<1>(args, token, output, count);
+    product_rows<true, kRowsOfTile>(args, token, output, count);
+  for (; token < args.tokens; ++token) product_rows<false, 1>(args, token, output, count);
 }
 
 }  // namespace espalier::kernels::avx512bf16
