@@ -32,7 +32,7 @@ struct Row {
 struct Scratch {
   alignas(64) uint32_t keys[kMaxPairs][kBlock];                 // channels 2 i and 2 i + 1 of each position
   alignas(64) uint32_t values[kBlock / 2 * kMaxPagedHeadSize];  // positions 2 i and 2 i + 1 of each channel
-  alignas(64) uint32_t queries[kPagedRows][kMaxPairs];
+  alignas(64) uint32_t queries[kPagedRows * kMaxPairs];
   alignas(64) uint32_t weights[kPagedRows][kBlock / 2];
   alignas(64) float scores[kPagedRows][kBlock];
   alignas(64) float totals[kPagedRows * kMaxPagedHeadSize];  // of values, weighted by 2^(score - largest)
@@ -98,6 +98,7 @@ class PagedBlocks {
   const int64_t group_;
   const int64_t num_lanes_;  // for the channels of a head
   float* total(int64_t row) const { return scratch_.totals + row * num_lanes_; }
+  uint32_t* query(int64_t row) const { return scratch_.queries + row * num_pairs(); }
   uint32_t* values(int64_t pair) const { return scratch_.values + pair * num_lanes_; }
   Scratch& scratch_;
   float shrink_[kPagedRows];
@@ -119,8 +120,8 @@ void PagedBlocks::begin(Row& row, int64_t number, int64_t token, int64_t member)
          .of_weights = 0};
   const int64_t from = (token * args_.groups + group_) * args_.parts + member;
   const auto bytes = static_cast<size_t>(args_.head_size) * sizeof(uint16_t);
-  scratch_.queries[number][num_pairs() - 1] = 0;  // of an odd size, the other half of the last pair
-  std::memcpy(scratch_.queries[number], static_cast<const uint16_t*>(args_.qkv) + from * args_.head_size, bytes);
+  query(number)[num_pairs() - 1] = 0;  // of an odd size, the other half of the last pair
+  std::memcpy(query(number), static_cast<const uint16_t*>(args_.qkv) + from * args_.head_size, bytes);
   std::fill_n(total(number), num_lanes_, 0.0F);
 }
 
@@ -222,8 +223,8 @@ void PagedBlocks::score(int64_t row, int64_t first_vector, int64_t last_vector) 
     __m512 products[kRows][kColumns];
     for (auto& of_row : products)
       for (__m512& sum : of_row) sum = _mm512_setzero_ps();
-    add_products<kRows, kColumns>(scratch_.queries[row], kMaxPairs, scratch_.keys[0] + 16 * first_vector, kBlock,
-                                  num_pairs(), products);
+    add_products<kRows, kColumns>(query(row), num_pairs(), scratch_.keys[0] + 16 * first_vector, kBlock, num_pairs(),
+                                  products);
     for (int r = 0; r < kRows; ++r)
       for (int v = 0; v < kColumns; ++v)
         _mm512_store_ps(&scratch_.scores[row + r][16 * (first_vector + v)], products[r][v]);

@@ -289,7 +289,7 @@ const RowKernels& row_kernels();
 namespace avx512bf16 {
 void row_product_bf16(const RowProduct& product, int64_t block);
 // Of `count` tokens of one sequence from `first` on, and the query heads of one group, kPagedRows rows at a time.
-inline constexpr int64_t kPagedRows = 16;
+inline constexpr int64_t kPagedRows = 64;
 void paged_attention_bf16(const PagedAttention& args, int64_t first, int64_t count, int64_t group);
 }  // namespace avx512bf16
 
