@@ -21,11 +21,15 @@ constexpr int64_t kPanelElements = kWidePanel * kDepthBlock;
 constexpr int64_t kPackedElements = 4 << 20;
 // Rows of B that are copied into all panels before the next.
 constexpr int64_t kRowsAtOnce = 8;
-// With fewer rows of A packing B costs more than it saves: the library reads it once.
-constexpr int64_t kMinRows = 32;
+// With fewer rows of A packing B costs more than it saves: the library reads it once. (With AVX-512 ours win from 8 on,
+// with AVX2 from 22.)
+constexpr int64_t kMinRows = 16;
+// A thread is not woken for less than that: about 15 us.
+constexpr int64_t kMinPacked = 1 << 16, kMinMultiplied = 1 << 21;
 // The library's operands are converted to fp32 that much at a time.
 constexpr int64_t kLibraryDepth = 1024;
 
+int64_t at_least_one(int64_t value) { return std::max<int64_t>(1, value); }
 int64_t num_wide_panels(int64_t size) { return (size + kWidePanel - 1) / kWidePanel; }
 at::Tensor scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kFloat)); }
 
@@ -75,12 +79,13 @@ class PackedBlocks {
  public:
   PackedBlocks(const Operand& b, Range depth, float* values)
       : depth_(depth), columns_(b.panels() * kWidePanel), values_(values) {
-    at::parallel_for(0, b.panels(), 1, [&](int64_t begin, int64_t end) {
+    const int64_t grain = at_least_one(kMinPacked / at_least_one(kWidePanel * depth.size()));
+    at::parallel_for(0, b.panels(), grain, [&](int64_t begin, int64_t end) {
       for (int64_t number = 0; number < size(); ++number)
         b.pack({begin, end}, block(number), values_ + place(number, begin));
     });
   }
-  int64_t size() const { return std::max<int64_t>(1, (depth_.size() + kDepthBlock - 1) / kDepthBlock); }
+  int64_t size() const { return at_least_one((depth_.size() + kDepthBlock - 1) / kDepthBlock); }
   Range block(int64_t number) const {
     const int64_t begin = depth_.begin + number * kDepthBlock;
     return {begin, std::min(begin + kDepthBlock, depth_.end)};
@@ -110,7 +115,7 @@ struct Product {
 // One thread's share: panels of A and of B.
 void multiply_share(const Product& product, const PackedBlocks& packed, Range rows, Range columns) {
   const auto multiply = row_kernels().multiply_panels;
-  const int64_t group = std::max<int64_t>(1, cached_bytes() / (kPanelElements * 4));  // panels of A in the cache
+  const int64_t group = at_least_one(cached_bytes() / (kPanelElements * 4));  // panels of A in the cache
   const at::Tensor storage = scratch(std::min(group, rows.size()) * kWidePanel * packed.block(0).size());
   float* const panels = storage.mutable_data_ptr<float>();
   for (int64_t number = 0; number < packed.size(); ++number) {
@@ -141,14 +146,16 @@ void multiply_share(const Product& product, const PackedBlocks& packed, Range ro
 
 void multiply(const Product& product, int64_t depth) {
   const int64_t rows = product.a.panels(), columns = product.b.panels(), threads = at::get_num_threads();
-  const int64_t blocks = std::max<int64_t>(1, kPackedElements / std::max<int64_t>(1, columns * kPanelElements));
+  const int64_t blocks = at_least_one(kPackedElements / at_least_one(columns * kPanelElements));
   const int64_t pass = blocks * kDepthBlock;
   const at::Tensor storage = scratch(columns * kWidePanel * std::min(pass, depth));
   // Each thread packs its rows of A; where there are too few for all threads, all of them.
   const bool by_rows = rows >= 2 * threads || rows >= columns;
+  const int64_t of_a_panel = kWidePanel * kWidePanel * (by_rows ? columns : rows) * std::min(pass, depth);
+  const int64_t grain = at_least_one(kMinMultiplied / at_least_one(of_a_panel));
   for (int64_t first = 0; first == 0 || first < depth; first += pass) {
     const PackedBlocks packed(product.b, {first, std::min(first + pass, depth)}, storage.mutable_data_ptr<float>());
-    at::parallel_for(0, by_rows ? rows : columns, 1, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, by_rows ? rows : columns, grain, [&](int64_t begin, int64_t end) {
       const Range share{begin, end};
       multiply_share(product, packed, by_rows ? share : Range{0, rows}, by_rows ? Range{0, columns} : share);
     });
