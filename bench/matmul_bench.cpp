@@ -1,10 +1,9 @@
-// GFLOP/s of the three products of a linear layer in bf16, ours against ATen's, alternating, best and median of
-// repeats.
+// GFLOP/s of the three products of a linear layer, ours against ATen's, alternating, best and median of repeats.
 //
-//   OMP_NUM_THREADS=2 matmul_bench [repeats [n]]     the shapes of layers, or only n x n x n
+//   OMP_NUM_THREADS=2 matmul_bench [repeats [n [fp32]]]     the shapes of layers, or only n x n x n if n is not 0
 //
-// For the weight gradient ATen rounds to bf16 (at::mm), then adds to the fp32 accumulator, which is what PyTorch's
-// users do; ours accumulates in fp32 directly.
+// For the weight gradient in bf16 ATen rounds to bf16 (at::mm), then adds to the fp32 accumulator, which is what
+// PyTorch's users do; ours accumulates in fp32 directly. fp32: GPT-2 small's output layer as well, without its loss.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -12,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/cpu_isa.h"
@@ -45,26 +45,31 @@ void compare(const char* name, double flop, int repeats, const std::function<voi
   std::fflush(stdout);
 }
 
-void measure(int64_t tokens, int64_t inputs, int64_t outputs, int repeats) {
+void measure(int64_t tokens, int64_t inputs, int64_t outputs, int repeats, at::ScalarType type) {
   using namespace espalier::kernels;
   const double flop = 2.0 * tokens * inputs * outputs;
-  const auto bf16 = at::TensorOptions().dtype(at::kBFloat16);
-  const at::Tensor x = at::randn({tokens, inputs}, bf16), weight = at::randn({outputs, inputs}, bf16);
-  const at::Tensor dy = at::randn({tokens, outputs}, bf16);
+  const auto options = at::TensorOptions().dtype(type);
+  const at::Tensor x = at::randn({tokens, inputs}, options), weight = at::randn({outputs, inputs}, options);
+  const at::Tensor dy = at::randn({tokens, outputs}, options);
   at::Tensor grad = at::zeros({outputs, inputs}, at::kFloat);
   std::printf("%ld tokens, %ld -> %ld\n", tokens, inputs, outputs);
   // Below AVX512-BF16 ATen's own loops over bf16 take minutes; fp32 products of widened operands are what one would
   // use.
-  const at::ScalarType aten = espalier::cpu_isa() < espalier::CpuIsa::kAvx512Bf16 ? at::kFloat : at::kBFloat16;
+  const at::ScalarType aten = espalier::cpu_isa() < espalier::CpuIsa::kAvx512Bf16 ? at::kFloat : type;
   compare(
       "y = x W^T", flop, repeats, [&] { matmul_forward(x, weight, {}); },
-      [&] { at::mm(x.to(aten), weight.to(aten).t()).to(at::kBFloat16); });
+      [&] { at::mm(x.to(aten), weight.to(aten).t()).to(type); });
   compare(
       "dx = dy W", flop, repeats, [&] { matmul_input_grad(dy, weight); },
-      [&] { at::mm(dy.to(aten), weight.to(aten)).to(at::kBFloat16); });
+      [&] { at::mm(dy.to(aten), weight.to(aten)).to(type); });
   compare(
       "dW += dy^T x", flop, repeats, [&] { matmul_weight_grad(dy, x, grad); },
-      [&] { grad.add_(at::mm(dy.to(aten).t(), x.to(aten))); });
+      [&] {
+        if (type == at::kFloat)
+          grad.addmm_(dy.t(), x);
+        else
+          grad.add_(at::mm(dy.to(aten).t(), x.to(aten)));
+      });
 }
 
 }  // namespace
@@ -73,18 +78,19 @@ int main(int argc, char** argv) {
   espalier::tensor::install_cpu_allocator();
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 7;
   std::printf("%d threads, %s; GFLOP/s\n", at::get_num_threads(), cpu_isa_name(espalier::cpu_isa()));
-  if (argc > 2) {
-    const int64_t n = std::atoll(argv[2]);
-    measure(n, n, n, repeats);
+  const at::ScalarType type = argc > 3 && std::string(argv[3]) == "fp32" ? at::kFloat : at::kBFloat16;
+  if (const int64_t n = argc > 2 ? std::atoll(argv[2]) : 0; n != 0) {
+    measure(n, n, n, repeats, type);
     return 0;
   }
   for (const int64_t tokens : {1024, 4096}) {
-    measure(tokens, 768, 2304, repeats);
-    measure(tokens, 768, 768, repeats);
-    measure(tokens, 768, 3072, repeats);
-    measure(tokens, 3072, 768, repeats);
+    measure(tokens, 768, 2304, repeats, type);
+    measure(tokens, 768, 768, repeats, type);
+    measure(tokens, 768, 3072, repeats, type);
+    measure(tokens, 3072, 768, repeats, type);
   }
-  measure(2048, 256, 1024, repeats);
-  measure(2048, 512, 8192, repeats);
+  if (type == at::kFloat) measure(1024, 768, 50304, std::min(3, repeats), type);
+  measure(2048, 256, 1024, repeats, type);
+  measure(2048, 512, 8192, repeats, type);
   return 0;
 }

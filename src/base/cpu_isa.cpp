@@ -52,6 +52,8 @@ bool has_f16c() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
+bool is_intel() { return __builtin_cpu_is("intel"); }
+
 // Intel's cores with AMX (all of them have AVX512-FP16 too) leave bf16 to the tiles: their VDPBF16PS does half the
 // multiplications a second that fp32 FMA does (Emerald Rapids: 86 and 170 GFLOP/s a core, bench/machine_bench), where
 // AMD's does twice as many. Where the tiles cannot be used, fp32 products of widened operands are faster.
@@ -59,7 +61,7 @@ bool has_slow_bf16_products() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   constexpr unsigned kAvx512Fp16 = 1u << 23;
-  return __builtin_cpu_is("intel") && (edx & kAvx512Fp16) != 0;
+  return is_intel() && (edx & kAvx512Fp16) != 0;
 }
 
 CpuIsa detect() {
@@ -79,6 +81,7 @@ CpuIsa detect() {
 
 #else
 
+bool is_intel() { return false; }
 bool has_slow_bf16_products() { return false; }
 
 CpuIsa detect() {
@@ -118,6 +121,8 @@ CpuIsa best_cpu_isa() {
 bool multiplies_bf16(CpuIsa isa) {
   return isa == CpuIsa::kNeonBf16 || isa == CpuIsa::kAvx512Bf16 || isa == CpuIsa::kAmx;
 }
+
+bool multiplies_fp32(CpuIsa isa) { return isa >= CpuIsa::kAvx2 && !is_intel(); }
 
 std::span<const CpuIsa> cpu_isas_of_machine() {
   return {std::begin(kLevels), std::find(std::begin(kLevels), std::end(kLevels), best_cpu_isa()) + 1};

@@ -1,4 +1,4 @@
-// Cross entropy by fp32 products of ATen: for fp32, for fp16, and for bf16 without bf16 instructions.
+// Cross entropy by fp32 products: for fp32, for fp16, and for bf16 without bf16 instructions.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -8,6 +8,7 @@
 #include "kernels/cross_entropy_blocks.h"
 #include "kernels/internal/row_dispatch.h"
 #include "kernels/matmul.h"
+#include "kernels/wide_product.h"
 
 namespace espalier::kernels {
 namespace {
@@ -22,8 +23,9 @@ struct Block {
 
 template <class Visit>
 void for_each_block(int64_t tokens, int64_t vocabulary, Visit visit) {
-  const int64_t fitting = kBlockBytes / 4 / std::max<int64_t>(1, tokens) / 64 * 64;
-  const int64_t size = std::max<int64_t>(fitting, 64);
+  const int64_t fitting = kBlockBytes / 4 / std::max<int64_t>(1, tokens) / 64;
+  // An odd multiple: rows of logits at a distance that is a power of two would share a few sets of the caches.
+  const int64_t size = std::max<int64_t>(1, (fitting - 1) | 1) * 64;
   for (int64_t first = 0; first < vocabulary; first += size) visit(Block{first, std::min(size, vocabulary - first)});
 }
 
@@ -49,15 +51,9 @@ class LogitStorage {
   at::Tensor kept_, buffer_;
 };
 
-at::Tensor rows_of(const at::Tensor& weight, const Block& block) {
-  return weight.narrow(0, block.first, block.count).to(at::kFloat);
-}
-
-// x W_b^T + bias
-void compute_logits(const at::Tensor& x, const at::Tensor& weight_rows, const at::Tensor& bias, const Block& block,
-                    at::Tensor& logits) {
-  at::mm_out(logits, x, weight_rows.t());
-  if (bias.defined()) logits.add_(rows_of(bias, block));
+at::Tensor rows_of(const at::Tensor& weight, const Block& block) { return weight.narrow(0, block.first, block.count); }
+at::Tensor bias_of(const CrossEntropyInput& input, const Block& block) {
+  return input.bias.defined() ? rows_of(input.bias, block) : input.bias;
 }
 
 }  // namespace
@@ -73,7 +69,7 @@ CrossEntropyRows wide_cross_entropy_forward(const CrossEntropyInput& input, bool
   LogitStorage storage(tokens, kept);
   for_each_block(tokens, input.weight.size(0), [&](const Block& block) {
     at::Tensor logits = storage.is_kept(block) ? storage.kept(block) : storage.buffer(block);
-    compute_logits(x, rows_of(input.weight, block), input.bias, block, logits);
+    wide_product(x, rows_of(input.weight, block).t(), bias_of(input, block), logits);
     float* values = logits.mutable_data_ptr<float>();
     at::parallel_for(0, tokens, 16, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
@@ -97,7 +93,7 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
   for_each_block(tokens, input.weight.size(0), [&](const Block& block) {
     const at::Tensor weight_rows = rows_of(input.weight, block);
     at::Tensor dlogits = storage.buffer(block);
-    if (!storage.is_kept(block)) compute_logits(x, weight_rows, input.bias, block, dlogits);
+    if (!storage.is_kept(block)) wide_product(x, weight_rows.t(), bias_of(input, block), dlogits);
     // The kept logits stay as they are: a graph may be run backward twice.
     const bool is_kept = storage.is_kept(block);
     const at::Tensor logits = is_kept ? storage.kept(block) : dlogits;
@@ -110,8 +106,8 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
                                       sources.of(row), gradients + row * block.count);
       }
     });
-    if (dx.defined()) dx.addmm_(dlogits, weight_rows);
-    if (backward.weight_grad.defined()) backward.weight_grad.narrow(0, block.first, block.count).addmm_(dlogits.t(), x);
+    if (dx.defined()) add_wide_product(dlogits, weight_rows, dx);
+    if (backward.weight_grad.defined()) add_wide_product(dlogits.t(), x, rows_of(backward.weight_grad, block));
     if (backward.bias_grad.defined()) add_column_sums(dlogits, backward.bias_grad.narrow(0, block.first, block.count));
   });
   return dx.defined() ? dx.to(input.x.scalar_type()) : dx;

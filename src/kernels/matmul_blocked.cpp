@@ -13,12 +13,6 @@ int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit
 
 at::Tensor scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kBFloat16)); }
 
-// What may stay in a core's second-level cache next to what streams through it: five eighths.
-int64_t cached_bytes() {
-  static const int64_t bytes = std::clamp<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE) / 8 * 5, 256 << 10, 1280 << 10);
-  return bytes;
-}
-
 // Calls pack(first column, columns, first depth, depths, block) for each block of B, on all threads. The depth runs
 // outside where the rows of the source run along the columns, so that memory is read as it is.
 template <class Pack>
@@ -75,6 +69,11 @@ const Bf16Kernels* bf16_kernels() {
   if (cpu_isa() == CpuIsa::kAvx512Bf16) return &kAvx512Bf16Kernels;
 #endif
   return nullptr;
+}
+
+int64_t cached_bytes() {
+  static const int64_t bytes = std::clamp<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE) / 8 * 5, 256 << 10, 1280 << 10);
+  return bytes;
 }
 
 int64_t cached_columns(int64_t depth) { return std::max(kPanel, cached_bytes() / (depth * 2) / kPanel * kPanel); }

@@ -36,6 +36,9 @@ struct PackedB {
 PackedB pack_columns(const at::Tensor& weight);  // B = weight^T, weight [columns, depth]
 PackedB pack_rows(const at::Tensor& weight);     // B = weight, [depth, columns]
 
+// What may stay in a core's second-level cache next to what streams through it: five eighths.
+int64_t cached_bytes();
+
 // Columns of B, a multiple of kPanel, whose panels fill the share of the cache that is meant for what stays.
 int64_t cached_columns(int64_t depth);
 

@@ -1,41 +1,18 @@
 // Rearranges bf16 operands into the panels of matmul_bf16.h.
 #include <immintrin.h>
 
+#include "kernels/internal/transpose_avx512.h"
 #include "kernels/matmul_bf16.h"
 
 namespace espalier::kernels {
 namespace {
 
+using avx512::transpose_words;
+
 int64_t round_up_depth(int64_t depth) { return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit; }
 
 inline __mmask32 first_values(int64_t count) {
   return count >= 32 ? ~__mmask32{0} : count <= 0 ? __mmask32{0} : (__mmask32{1} << count) - 1;
-}
-
-// rows[r] holds 16 words of row r; afterwards rows[c] holds word c of all 16 rows.
-inline void transpose_words(__m512i (&rows)[16]) {
-  __m512i pairs[16], quads[16];
-  for (int i = 0; i < 16; i += 2) {
-    pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    quads[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
-    quads[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
-    quads[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-    quads[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-  }
-  // quads[4g + j]: in lane l, word 4l + j of rows 4g..4g+3.
-  for (int j = 0; j < 4; ++j) {
-    const __m512i low01 = _mm512_shuffle_i32x4(quads[j], quads[4 + j], 0x88);   // lanes 0, 2 of groups 0 and 1
-    const __m512i high01 = _mm512_shuffle_i32x4(quads[j], quads[4 + j], 0xDD);  // lanes 1, 3
-    const __m512i low23 = _mm512_shuffle_i32x4(quads[8 + j], quads[12 + j], 0x88);
-    const __m512i high23 = _mm512_shuffle_i32x4(quads[8 + j], quads[12 + j], 0xDD);
-    rows[j] = _mm512_shuffle_i32x4(low01, low23, 0x88);         // lane 0 of every group
-    rows[4 + j] = _mm512_shuffle_i32x4(high01, high23, 0x88);   // lane 1
-    rows[8 + j] = _mm512_shuffle_i32x4(low01, low23, 0xDD);     // lane 2
-    rows[12 + j] = _mm512_shuffle_i32x4(high01, high23, 0xDD);  // lane 3
-  }
 }
 
 // Two rows of 32 values -> 32 pairs (first, second), in order: the low 16 in `left`, the high 16 in `right`.

@@ -98,12 +98,13 @@ TEST_P(MatmulTest, ColumnSumsAreAddedInFp32) {
 
 INSTANTIATE_TEST_SUITE_P(Bf16, MatmulTest,
                          testing::Combine(testing::Values(at::kBFloat16), testing::Range(0, kNumSizes),
-                                          testing::Values(CpuIsa::kNeon, CpuIsa::kAvx2, CpuIsa::kNeonBf16,
-                                                          CpuIsa::kAvx512Bf16, CpuIsa::kAmx),
+                                          testing::Values(CpuIsa::kNeon, CpuIsa::kAvx2, CpuIsa::kAvx512,
+                                                          CpuIsa::kNeonBf16, CpuIsa::kAvx512Bf16, CpuIsa::kAmx),
                                           testing::Bool()));
 INSTANTIATE_TEST_SUITE_P(Others, MatmulTest,
                          testing::Combine(testing::Values(at::kFloat, at::kHalf), testing::Range(0, kNumSizes),
-                                          testing::Values(CpuIsa::kNeon, CpuIsa::kAvx2, CpuIsa::kAmx),
+                                          testing::Values(CpuIsa::kGeneric, CpuIsa::kNeon, CpuIsa::kAvx2,
+                                                          CpuIsa::kAvx512, CpuIsa::kAmx),
                                           testing::Bool()));
 
 class BlockedMatmulTest : public testing::TestWithParam<std::tuple<int, CpuIsa>> {};

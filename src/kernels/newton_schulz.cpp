@@ -10,6 +10,7 @@
 #include "base/work_profile.h"
 #include "kernels/device_ops.h"
 #include "kernels/matmul_blocked.h"
+#include "kernels/wide_product.h"
 
 namespace espalier::kernels {
 namespace {
@@ -86,12 +87,19 @@ at::Tensor by_library(const at::Tensor& x, const NewtonSchulzStep& by) {
   return at::addmm(x, at::addmm(gram, gram, gram, by.b, by.c), x, by.a);
 }
 
-// ATen's own loops over short types take ten times as long where the machine has no products of them.
-at::Tensor widened(const at::Tensor& x, const NewtonSchulzStep& by) {
-  const auto rounded = [](const at::Tensor& y) { return y.to(at::kBFloat16).to(at::kFloat); };
-  const at::Tensor wide = x.to(at::kFloat), gram = rounded(at::mm(wide, wide.t()));
-  const at::Tensor polynomial = rounded(at::addmm(gram, gram, gram, by.b, by.c));
-  return at::addmm(wide, polynomial, wide, by.a).to(at::kBFloat16);
+// fp32, and bf16 where the machine has no products of it: rounded where those would round.
+at::Tensor by_wide_products(const at::Tensor& x, const NewtonSchulzStep& by) {
+  const auto product = [](const at::Tensor& a, const at::Tensor& b) {
+    const at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
+    wide_product(a, b, {}, c);
+    return c;
+  };
+  const at::ScalarType type = x.scalar_type();
+  const at::Tensor gram = product(x, x.t()).to(type);
+  const at::Tensor polynomial = product(gram, gram).mul_(by.c).add_(gram, by.b).to(type);
+  const at::Tensor y = x.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).mul_(by.a);
+  add_wide_product(polynomial, x, y);
+  return y.to(type);
 }
 
 }  // namespace
@@ -100,9 +108,9 @@ at::Tensor newton_schulz(const at::Tensor& x, const NewtonSchulzStep& by) {
   ESPALIER_CHECK(x.dim() == 2 && x.is_contiguous(), "sizes ", x.sizes(), ", strides ", x.strides());
   ESPALIER_CHECK(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16, x.scalar_type());
   const WorkSpan span(Work::kOptimizer, "Newton-Schulz");
-  if (x.scalar_type() == at::kFloat || device_ops(x) != nullptr) return by_library(x, by);
-  if (const Bf16Kernels* kernels = bf16_kernels()) return blocked(*kernels, x, by);
-  return widened(x, by);
+  if (device_ops(x) != nullptr) return by_library(x, by);
+  const Bf16Kernels* kernels = x.scalar_type() == at::kBFloat16 ? bf16_kernels() : nullptr;
+  return kernels != nullptr ? blocked(*kernels, x, by) : by_wide_products(x, by);
 }
 
 }  // namespace espalier::kernels

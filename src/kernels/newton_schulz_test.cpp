@@ -63,12 +63,12 @@ INSTANTIATE_TEST_SUITE_P(Bf16, NewtonSchulz,
                                           testing::Values(CpuIsa::kNeonBf16, CpuIsa::kAvx512Bf16, CpuIsa::kAmx)));
 INSTANTIATE_TEST_SUITE_P(Fp32, NewtonSchulz,
                          testing::Combine(testing::Values(at::kFloat), testing::Range(0, kNumSizes),
-                                          testing::Values(CpuIsa::kAvx2)));
+                                          testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512)));
 
 // Where the machine has no bf16 products.
 INSTANTIATE_TEST_SUITE_P(Widened, NewtonSchulz,
                          testing::Combine(testing::Values(at::kBFloat16), testing::Range(0, kNumSizes),
-                                          testing::Values(CpuIsa::kAvx2)));
+                                          testing::Values(CpuIsa::kAvx2, CpuIsa::kAvx512)));
 
 TEST(NewtonSchulzThreads, GiveTheSameBitsInBf16) {
   const int threads = at::get_num_threads();

@@ -33,18 +33,23 @@ internal::GhostSizes sizes_of(const RunShape& run, ProductKind products) {
 }  // namespace
 
 ProductKind products_of(CpuIsa isa, Precision precision) {
+  const bool panels = multiplies_fp32(isa);
   switch (precision) {
-    case Precision::kFp32: return ProductKind::kDirect;
-    case Precision::kFp16: return isa >= CpuIsa::kAmx ? ProductKind::kDirect : ProductKind::kWidened;
+    case Precision::kFp32: return panels ? ProductKind::kWidePanels : ProductKind::kDirect;
+    case Precision::kFp16:
+      return isa >= CpuIsa::kAmx ? ProductKind::kDirect : panels ? ProductKind::kWidePanels : ProductKind::kWidened;
     case Precision::kBf16:
       return isa == CpuIsa::kAmx    ? ProductKind::kPacked
              : multiplies_bf16(isa) ? ProductKind::kPackedKeepingLogits
+             : panels               ? ProductKind::kWidePanels
                                     : ProductKind::kWidened;
   }
   return ProductKind::kDirect;
 }
 
-ProductKind default_products(Precision precision) { return products_of(CpuIsa::kAmx, precision); }
+ProductKind default_products(Precision precision) {
+  return precision == Precision::kBf16 ? ProductKind::kPacked : ProductKind::kDirect;
+}
 
 PartActivations part_activations(const RunShape& run, const Partition& partition, int64_t stage, int64_t chunk,
                                  ProductKind products, double layer_weights) {

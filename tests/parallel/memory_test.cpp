@@ -59,7 +59,7 @@ std::vector<Bytes> bytes_of(const std::string& layout_text, const MemoryRun& run
   config::set_vocabulary(parsed.config, run.vocabulary);
   const plan::RunShape run_shape = config::run_shape(parsed.config);
   const plan::MemoryPlan plan =
-      plan::plan_memory(run_shape, plan::make_partition(run_shape), plan::ProductKind::kDirect);
+      plan::plan_memory(run_shape, plan::make_partition(run_shape), products_here(run_shape.precision));
 
   const auto measured = dist::run_ranks(layout.grid,
                                         [&](const dist::Grid& grid) {

@@ -205,6 +205,27 @@ struct RowProduct {
 };
 inline constexpr int64_t kProductBlock = 16;  // outputs of one call, but for the last
 
+// Products in fp32 (kernels/wide_product.h) by panels: kWidePanel rows of A or columns of B as fp32
+// [depth][kWidePanel].
+inline constexpr int64_t kWidePanel = 32;
+// What a panel is made of: `count` of its rows or columns, at most kWidePanel; the others become zero.
+struct PanelSource {
+  const void* values;
+  int64_t stride;  // elements between rows of the source
+  int64_t count, depth;
+};
+// c [rows, columns] = a b + addend of one panel of A and one of B; each element the sum over the depth in order, then
+// the addend, which may be c.
+struct PanelProduct32 {
+  const float* a;
+  const float* b;
+  int64_t depth, rows, columns;
+  const float* addend;  // nullptr: none
+  int64_t addend_stride;
+  float* c;
+  int64_t c_stride;
+};
+
 inline constexpr int64_t kMaxPagedHeadSize = 512, kMaxPageTokens = 64, kPagedTile = 4;
 struct PagedToken {
   const int32_t* pages;
@@ -246,6 +267,8 @@ struct TypedRowKernels {
   void (*append_to_pages)(const PagedAttention&, int64_t first, int64_t last);
   // Of `count` tokens (at most kPagedTile) of one sequence from `first` on, and one query head.
   void (*paged_attention)(const PagedAttention&, int64_t first, int64_t count, int64_t head);
+  void (*pack_along)(const PanelSource&, float* panel);   // rows of the source run along the panel: [depth, count]
+  void (*pack_across)(const PanelSource&, float* panel);  // they run along the depth: [count, depth]
   void (*column_sums)(const void* x, int64_t columns, int64_t first, int64_t last, float* sums);
   void (*round_row)(const float* values, int64_t count, void* rounded);  // to the compute type
   void (*add_to_row)(float* sum, const void* row, int64_t count);        // sum[i] += row[i]
@@ -260,6 +283,7 @@ struct TypedRowKernels {
 
 struct RowKernels {
   TypedRowKernels fp32, bf16, fp16;
+  void (*multiply_panels)(const PanelProduct32&);
   // sums[c] = partials[0][c] + partials[1][c] + ..., in that order, for c in first .. last - 1
   void (*add_partials)(const float* partials, int64_t num_partials, int64_t columns, int64_t first, int64_t last,
                        float* sums);

@@ -10,6 +10,7 @@
 #include "kernels/internal/rotary_rows.h"
 #include "kernels/internal/row_product_rows.h"
 #include "kernels/internal/softmax_rows.h"
+#include "kernels/internal/wide_panels.h"
 
 namespace espalier::kernels {
 
@@ -39,6 +40,8 @@ constexpr TypedRowKernels typed_row_kernels() {
           .row_product = row_product<V, T>,
           .append_to_pages = append_to_pages<T>,
           .paged_attention = paged_attention<V, T>,
+          .pack_along = pack_along<V, T>,
+          .pack_across = pack_across<V, T>,
           .column_sums = column_sums<V, T>,
           .round_row = round_row<V, T>,
           .add_to_row = add_to_row<V, T>,
@@ -59,6 +62,7 @@ constexpr RowKernels make_row_kernels() {
   return {.fp32 = typed_row_kernels<V, float>(),
           .bf16 = typed_row_kernels<V, Bf16>(),
           .fp16 = typed_row_kernels<V, Fp16>(),
+          .multiply_panels = multiply_panels<V>,
           .add_partials = add_partials<V>,
           .soft_cap = soft_cap<V>,
           .sum_of_squares = sum_of_squares<V>,

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/internal/row_kernels.h"
+#include "kernels/internal/transpose_avx512.h"
 
 namespace espalier::kernels::avx512 {
 
@@ -13,6 +14,8 @@ struct Floats {
   static constexpr int64_t kWidth = 16;
   // Rows of two matrices whose products fit into the registers at once.
   static constexpr int kTileRows = 4, kTileColumns = 4;
+  // Of panels (wide_panels.h): rows, and vectors of a row.
+  static constexpr int kPanelRows = 12, kPanelVectors = 2;
   static constexpr bool kSixteenAtOnce = true;  // sums() of that many vectors, which fit into the registers
   __m512 v;
 
@@ -100,6 +103,14 @@ inline Floats sums(const Floats (&a)[16]) {
     twos[pair] = _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x44), _mm512_shuffle_ps(x, y, 0xEE));
   }
   return {_mm512_add_ps(_mm512_shuffle_ps(twos[0], twos[1], 0x88), _mm512_shuffle_ps(twos[0], twos[1], 0xDD))};
+}
+
+// Afterwards lane i of rows[j] is what lane j of rows[i] was.
+inline void transpose(Floats (&rows)[16]) {
+  __m512i words[16];
+  for (int i = 0; i < 16; ++i) words[i] = _mm512_castps_si512(rows[i].v);
+  transpose_words(words);
+  for (int i = 0; i < 16; ++i) rows[i].v = _mm512_castsi512_ps(words[i]);
 }
 
 // Eight counters in the low halves of 64-bit lanes; only the low halves matter, so products need no clean-up.

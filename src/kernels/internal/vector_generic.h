@@ -18,6 +18,8 @@ struct Floats {
   static constexpr int64_t kWidth = 16;
   // Rows of two matrices whose products fit into the registers at once.
   static constexpr int kTileRows = 2, kTileColumns = 2;
+  // Of panels (wide_panels.h): rows, and vectors of a row.
+  static constexpr int kPanelRows = 2, kPanelVectors = 1;
   static constexpr bool kSixteenAtOnce = false;
   float v[kWidth];
 
@@ -107,6 +109,14 @@ inline Floats swap_pairs(Floats a) {
 // The low nine bits of each lane moved to where a float has its sign and exponent.
 inline Floats low_bits_to_exponent(Floats a) {
   return Floats::lanes([&](int i) { return std::bit_cast<float>(std::bit_cast<uint32_t>(a.v[i]) << 23); });
+}
+// Afterwards lane i of rows[j] is what lane j of rows[i] was.
+inline void transpose(Floats (&rows)[16]) {
+  float lanes[16][16], turned[16][16];
+  for (int i = 0; i < 16; ++i) rows[i].store(lanes[i]);
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 16; ++j) turned[j][i] = lanes[i][j];
+  for (int i = 0; i < 16; ++i) rows[i] = Floats::load(turned[i]);
 }
 inline float first_lane(Floats a) { return a.v[0]; }
 // Halves are added until one lane is left.

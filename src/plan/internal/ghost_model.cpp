@@ -1,5 +1,7 @@
 #include "plan/internal/ghost_model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace espalier::plan::internal {
@@ -10,6 +12,15 @@ constexpr double kFp32 = 4, kInt64 = 8;
 // logits at once, and kept.
 constexpr double kGradTokens = 1024, kForwardRows = 4096, kBackwardRows = 1024;
 constexpr double kLogitBlock = 16 << 20, kKeptLogits = 256 << 20;
+// Of fp32 panels: columns of one, the depth of a block of them, and the bytes that several blocks may have.
+constexpr double kPanel = 32, kDepthBlock = 384, kPackedBlocks = 16 << 20;
+
+// What is packed at once of an operand of fp32 panels.
+double panel_bytes(double depth, double columns) {
+  const double block = std::ceil(columns / kPanel) * kPanel * kDepthBlock * kFp32;
+  const double blocks = std::max(1.0, std::floor(kPackedBlocks / block));
+  return block * std::min(blocks, depth / kDepthBlock);
+}
 
 }  // namespace
 
@@ -41,6 +52,7 @@ bool GhostModel::packs() const {
 double GhostModel::product_bytes(double in, double out) const {
   switch (s_.products) {
     case ProductKind::kDirect: return 0;
+    case ProductKind::kWidePanels: return panel_bytes(in, out) + (s_.element == kFp32 ? 0 : s_.tokens * out * kFp32);
     case ProductKind::kPacked:
     case ProductKind::kPackedKeepingLogits: return in * out * 2;
     case ProductKind::kWidened: return (s_.tokens * in + in * out + s_.tokens * out) * kFp32;
@@ -51,6 +63,7 @@ double GhostModel::product_bytes(double in, double out) const {
 double GhostModel::weight_grad_bytes(double in, double out) const {
   const double block = std::min(s_.tokens, kGradTokens);
   if (packs()) return block * in * 2;
+  if (s_.products == ProductKind::kWidePanels) return panel_bytes(s_.tokens, in);
   return s_.element == kFp32 ? 0 : block * (in + out) * kFp32;
 }
 
@@ -364,6 +377,14 @@ double GhostModel::kept_logit_bytes() const {
          (fitting >= s_.vocabulary ? s_.vocabulary : std::floor(fitting / kBackwardRows) * kBackwardRows);
 }
 
+// What a product of a block of the output layer needs besides x, logits and dx in fp32.
+double GhostModel::output_product_bytes() const {
+  const double rows = logit_block() / kFp32 / s_.tokens;  // of the vocabulary
+  if (s_.products == ProductKind::kWidePanels)
+    return std::max({panel_bytes(s_.hidden, rows), panel_bytes(rows, s_.hidden), panel_bytes(s_.tokens, s_.hidden)});
+  return s_.element == kFp32 ? 0 : rows * s_.hidden * kFp32;
+}
+
 double GhostModel::logit_block() const { return std::min(kLogitBlock, s_.tokens * s_.vocabulary * kFp32); }
 
 void GhostModel::language_model_loss(Ghost hidden) {
@@ -379,7 +400,7 @@ void GhostModel::language_model_loss(Ghost hidden) {
   } else {
     const Ghost wide = make(s_.element == kFp32 ? 0 : s_.tokens * s_.hidden * kFp32);
     const Ghost block = make(kept_logits->bytes() < all_logits ? logit_block() : 0);
-    need(s_.element == kFp32 ? 0 : logit_block() / s_.tokens * s_.hidden);
+    need(output_product_bytes());
   }
   save("linear_cross_entropy", "x", x);
   save("linear_cross_entropy", "labels", labels);
@@ -406,7 +427,7 @@ Ghost GhostModel::output_backward_wide(const Ghost& x) {
   const bool short_type = s_.element != kFp32;
   const Ghost wide = make(short_type ? s_.tokens * s_.hidden * kFp32 : 0);
   const Ghost dx = make(s_.tokens * s_.hidden * kFp32), block = make(logit_block());
-  need(short_type ? logit_block() / s_.tokens * s_.hidden : 0);
+  need(output_product_bytes());
   return short_type ? make(x->bytes()) : dx;
 }
 

@@ -94,6 +94,7 @@ class GhostModel : public spec::GhostOps {
   Ghost output_backward_panels(const Ghost& x);
   Ghost output_backward_wide(const Ghost& x);
   double logit_block() const;
+  double output_product_bytes() const;
   double kept_logit_bytes() const;
   bool packs() const;
 

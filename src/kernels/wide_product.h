@@ -1,0 +1,24 @@
+// Products in fp32 of operands of any compute type: c = a b + bias, and c += a b.
+//
+// a [m, k] and b [k, n] are row-major or the transpose of a row-major matrix (so at::mm(x, weight.t()) is
+// wide_product(x, weight.t(), {}, c)); c [m, n] is fp32, its rows perhaps apart.
+//
+// Ours where they are faster than the library's (base/cpu_isa.h, multiplies_fp32): both operands are packed into
+// panels, where short types become fp32, and what is read again stays in the caches. Their sums depend on nothing but
+// k: blocks of 384 in order, each from zero, added one after another. So they have the same bits for any number of
+// threads and any instruction set.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace espalier::kernels {
+
+// bias [n] of any compute type; undefined: none.
+void wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias, const at::Tensor& c);
+void add_wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
+
+// By panels wherever they are faster or not.
+void panel_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias, const at::Tensor& c);
+void add_panel_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
+
+}  // namespace espalier::kernels
