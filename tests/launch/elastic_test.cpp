@@ -219,7 +219,7 @@ TEST_F(Elastic, CopiesOfAnotherLayoutAreNotTakenAndItIsSaid) {
   ASSERT_TRUE(wait_until(20, [&] { return alpha->hosts_store(port_); })) << alpha->said();
   const auto beta = machine("beta", range, run);
   const auto gamma = machine("gamma", range, run);
-  ASSERT_TRUE(makes_steps(8)) << alpha->said();
+  ASSERT_TRUE(wait_until(120, [&] { return !saved_steps(folder_ / "elastic").empty(); })) << alpha->said();
   gamma->end(SIGKILL);
   ASSERT_TRUE(wait_until(60, [&] { return alpha->has_said("starting 2 ranks again"); })) << alpha->said();
   ASSERT_TRUE(makes_steps(8)) << alpha->said();
