@@ -30,17 +30,35 @@ struct Need {
   double total = 0, largest_process = 0;
 };
 
-// Of --non-persistent-save-interval: two copies of the weights and the optimizer's state that a rank owns.
-double kept_in_memory(const config::RunConfig& config, const plan::StageMemory& rank) {
+// Whether ranks on other machines hold the same state as this one: they have copies of it without being sent any.
+bool has_replica_elsewhere(const config::RunConfig& config, int64_t rank, int64_t ranks_of_machine) {
+  if (config.parallel.zero_stage > 0) return false;
+  const spec::GridPosition own = spec::position_of(config.grid, rank);
+  for (int64_t other = 0; other < config.grid.num_ranks(); ++other) {
+    const spec::GridPosition position = spec::position_of(config.grid, other);
+    if (position.tensor == own.tensor && position.pipeline == own.pipeline &&
+        other / ranks_of_machine != rank / ranks_of_machine)
+      return true;
+  }
+  return false;
+}
+
+// Of --non-persistent-save-interval: two copies of the weights and the optimizer's state that a rank owns, and with
+// --replication two of those that come from another machine, which are about as large.
+double kept_in_memory(const config::RunConfig& config, const plan::StageMemory& memory, int64_t rank,
+                      int64_t ranks_of_machine) {
   if (!config.checkpoint.non_persistent_save_interval || config.data.eval_only) return 0;
   const int64_t stage = config.parallel.zero_stage;
   const bool divides_weights = stage == 1 || stage == 2;  // those of stage 3 are counted as divided
   const auto sharers = static_cast<double>(config.grid.data * config.grid.context);
-  return 2 * (rank.weights / (divides_weights ? sharers : 1) + rank.optimizer);
+  const bool comes_twice = config.checkpoint.replication && ranks_of_machine < config.grid.num_ranks() &&
+                           !has_replica_elsewhere(config, rank, ranks_of_machine);
+  return (comes_twice ? 4 : 2) * (memory.weights / (divides_weights ? sharers : 1) + memory.optimizer);
 }
 
 Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, const plan::MemoryPlan& memory,
-                   int64_t begin, int64_t end) {
+                   int64_t begin, int64_t ranks_of_machine) {
+  const int64_t end = std::min(begin + ranks_of_machine, config.grid.num_ranks());
   Need need;
   plan::StageMemory sum;
   double kept = 0;
@@ -50,7 +68,7 @@ Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, c
     sum.weights += one.weights, sum.gradients += one.gradients, sum.optimizer += one.optimizer;
     sum.activations += one.activations, sum.workspace += one.workspace;
     sum.gathered += one.gathered, sum.batches += one.batches;
-    kept += kept_in_memory(config, one);
+    kept += kept_in_memory(config, one, rank, ranks_of_machine);
     need.largest_process = std::max(need.largest_process, one.peak());
   }
   // Ranks divide a checkpoint about equally.
@@ -74,10 +92,9 @@ Need need_of_machine(const config::RunConfig& config, int64_t ranks_of_machine) 
   const plan::MemoryPlan memory =
       plan::plan_memory(run, plan::make_partition(run), plan::products_of(cpu_isa(), run.precision));
   Need most;
-  for (int64_t begin = 0; begin < config.grid.num_ranks(); begin += ranks_of_machine) {
-    const int64_t end = std::min(begin + ranks_of_machine, config.grid.num_ranks());
-    if (Need need = need_of_ranks(config, run, memory, begin, end); need.total > most.total) most = std::move(need);
-  }
+  for (int64_t begin = 0; begin < config.grid.num_ranks(); begin += ranks_of_machine)
+    if (Need need = need_of_ranks(config, run, memory, begin, ranks_of_machine); need.total > most.total)
+      most = std::move(need);
   return most;
 }
 

@@ -5,77 +5,238 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "ckpt/save_plan.h"
 #include "ckpt/together.h"
 
 namespace espalier::ckpt {
 namespace {
 
+using launch::CopyLink;
+using launch::kSnapshotBlockBytes;
+using launch::SlotsOf;
+using launch::SnapshotHead;
+
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kPieceBytes = int64_t{256} << 10;  // copied and summed while a cache holds it
+constexpr int64_t kMessageBytes = int64_t{64} << 20;  // from rank to rank, when copies are fetched
+constexpr int kTag = 1;
+
+static_assert(kSnapshotBlockBytes % kLineBytes == 0);
 
 int64_t num_bytes(const at::Tensor& values) { return static_cast<int64_t>(values.nbytes()); }
+int64_t in_lines(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
 
-}  // namespace
-
-Snapshots::Snapshots(launch::SnapshotSlots& slots, dist::Group group, const std::vector<TensorToSave>& tensors)
-    : slots_(slots),
-      group_(std::move(group)),
-      identity_(hash64(concat("rank ", group_.rank(), " of ", group_.size(), "\n", describe_parts(tensors)))) {
-  for (size_t number = 0; number < tensors.size(); ++number) {
-    const int64_t bytes = num_bytes(tensors[number].value);
-    begins_.push_back(bytes_);
-    for (int64_t begin = 0; begin < bytes; begin += kPieceBytes)
-      pieces_.push_back({number, begin, std::min(kPieceBytes, bytes - begin), bytes_ + begin});
-    bytes_ += (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
-  }
-  together(group_, [&] { slots_.reserve(bytes_); });
+at::Tensor as_tensor(const void* data, int64_t bytes) {
+  return at::from_blob(const_cast<void*>(data), {bytes}, at::TensorOptions().dtype(at::kByte));
 }
 
-template <class Visit>
-uint64_t Snapshots::checksum(const Visit& visit) const {
-  std::vector<uint64_t> sums(pieces_.size());
-  at::parallel_for(0, std::ssize(pieces_), 1, [&](int64_t begin, int64_t end) {
-    for (auto at = static_cast<size_t>(begin); at < static_cast<size_t>(end); ++at) {
-      const Piece& piece = pieces_[at];
-      sums[at] = hash64(visit(piece), static_cast<size_t>(piece.bytes));
+// snapshot_checksum by all threads.
+uint64_t checksum_of(const uint8_t* data, int64_t bytes) {
+  std::vector<uint64_t> sums(static_cast<size_t>((bytes + kSnapshotBlockBytes - 1) / kSnapshotBlockBytes));
+  at::parallel_for(0, std::ssize(sums), 1, [&](int64_t first, int64_t end) {
+    for (int64_t block = first; block < end; ++block) {
+      const int64_t begin = block * kSnapshotBlockBytes;
+      sums[static_cast<size_t>(block)] =
+          hash64(data + begin, static_cast<size_t>(std::min(kSnapshotBlockBytes, bytes - begin)));
     }
   });
   return hash64(sums.data(), sums.size() * sizeof(uint64_t));
 }
 
-std::optional<int64_t> Snapshots::newest() const {
-  std::string whole;
-  for (const launch::SnapshotHead& head : slots_.heads()) {
-    if (head.identity != identity_) continue;
-    const uint8_t* const data = slots_.data(head.step);
-    if (checksum([&](const Piece& piece) { return data + piece.to; }) == head.checksum) whole += concat(head.step, " ");
+std::string text_of(const SnapshotHead& head) { return concat("the copy of step ", head.step, " in memory"); }
+
+}  // namespace
+
+Snapshots::Snapshots(const Options& options, dist::Group group, const std::vector<TensorToSave>& tensors)
+    : options_(options), group_(std::move(group)) {
+  divide(tensors);
+  const RankFacts own{hash64(describe_parts(tensors)), bytes_, options_.machine};
+  for (const std::string& text : group_.gather_texts(concat(own.identity, " ", own.bytes, " ", own.machine))) {
+    const std::vector<std::string> words = split_blanks(text);
+    ranks_.push_back({std::stoull(words[0]), std::stoll(words[1]), std::stoll(words[2])});
   }
-  std::vector<std::vector<std::string>> steps;  // of each rank
-  for (const std::string& text : group_.gather_texts(whole)) steps.push_back(split_blanks(text));
-  for (const std::string& step : steps[0])  // the newest first
-    if (std::all_of(steps.begin(), steps.end(), [&](const auto& of_rank) {
-          return std::find(of_rank.begin(), of_rank.end(), step) != of_rank.end();
-        }))
-      return std::stoll(step);
+  sends_.assign(ranks_.size(), false);
+  if (options_.replication) plan_replication();
+  together(group_, [&] {
+    options_.own.reserve(bytes_);
+    if (!options_.replication) return;
+    const std::optional<int64_t> from = source();
+    options_.replication->slots.reserve(from ? facts(*from).bytes : 0);
+  });
+}
+
+void Snapshots::divide(const std::vector<TensorToSave>& tensors) {
+  for (size_t number = 0; number < tensors.size(); ++number) {
+    const int64_t bytes = num_bytes(tensors[number].value);
+    begins_.push_back(bytes_);
+    for (int64_t begin = 0; begin < bytes;) {
+      const int64_t to = bytes_ + begin, left_in_block = kSnapshotBlockBytes - to % kSnapshotBlockBytes;
+      if (to % kSnapshotBlockBytes == 0) first_pieces_.push_back(pieces_.size());
+      const int64_t length = std::min(left_in_block, bytes - begin);
+      const bool is_last = begin + length == bytes;
+      pieces_.push_back({number, begin, length, to, is_last ? in_lines(bytes) - bytes : 0});
+      begin += length;
+    }
+    bytes_ += in_lines(bytes);
+  }
+  first_pieces_.push_back(pieces_.size());
+}
+
+int64_t Snapshots::target(int64_t rank) const { return (rank + options_.replication->jump) % group_.size(); }
+
+std::optional<int64_t> Snapshots::source() const {
+  for (int64_t other = 0; other < group_.size(); ++other)
+    if (sends(other) && target(other) == rank()) return other;
   return std::nullopt;
 }
 
+void Snapshots::plan_replication() {
+  std::set<int64_t> machines;
+  std::map<uint64_t, std::set<int64_t>> machines_of;  // by what their ranks hold
+  for (const RankFacts& one : ranks_) machines.insert(one.machine), machines_of[one.identity].insert(one.machine);
+  if (machines.size() == 1) {
+    log_warning("--replication has no effect: all ranks are on one machine, and there is no other to hold copies");
+    return;
+  }
+  for (int64_t one = 0; one < group_.size(); ++one) {
+    if (machines_of[facts(one).identity].size() > 1) continue;  // a replica holds the same
+    sends_[static_cast<size_t>(one)] = replicates_ = true;
+    if (facts(target(one)).machine == facts(one).machine)
+      throw UserError(concat("--replication-jump ", options_.replication->jump, ": the copies of rank ", one,
+                             " would go to rank ", target(one), ", which is on the same machine. Give the number of ",
+                             "ranks of a machine, which is the default where all machines have as many."),
+                      ExitCode::kUsage);
+  }
+  if (!replicates_)
+    log_info("--replication: each rank has a replica on another machine that holds the same state; no copies are sent");
+}
+
+launch::SnapshotSlots& Snapshots::slots_of(SlotsOf whose) const {
+  return whose == SlotsOf::kRank ? options_.own : options_.replication->slots;
+}
+
+SnapshotHead Snapshots::head_of(const HeldCopy& copy) const {
+  for (const SnapshotHead& head : slots_of(copy.slots).heads())
+    if (head.slot == copy.slot) return head;
+  ESPALIER_CHECK(false, "no copy of step ", copy.step, " in slot ", copy.slot);
+  return {};
+}
+
+std::vector<HeldCopy> Snapshots::held_here() const {
+  std::vector<HeldCopy> held;
+  for (const SlotsOf whose : {SlotsOf::kRank, SlotsOf::kPeer}) {
+    if (whose == SlotsOf::kPeer && !options_.replication) continue;
+    for (const SnapshotHead& head : slots_of(whose).heads())
+      held.push_back({rank(), whose, head.slot, head.step, head.identity});
+  }
+  return held;
+}
+
+// Of those that are to be taken from here.
+std::vector<HeldCopy> Snapshots::damaged_here(const CopyChoice& choice) const {
+  std::vector<HeldCopy> seen, damaged;
+  for (const HeldCopy& copy : choice.of_ranks) {
+    if (copy.holder != rank() || std::find(seen.begin(), seen.end(), copy) != seen.end()) continue;
+    seen.push_back(copy);
+    const SnapshotHead head = head_of(copy);
+    if (checksum_of(slots_of(copy.slots).data(copy.slot), head.bytes) != head.checksum) damaged.push_back(copy);
+  }
+  return damaged;
+}
+
+std::optional<int64_t> Snapshots::newest() {
+  held_.clear();
+  for (const std::string& text : group_.gather_texts(to_text(held_here())))
+    for (const HeldCopy& copy : copies_from_text(text)) held_.push_back(copy);
+  std::vector<uint64_t> wanted;
+  for (const RankFacts& one : ranks_) wanted.push_back(one.identity);
+  while ((choice_ = choose_copies(held_, wanted))) {
+    bool is_whole = true;
+    for (const std::string& text : group_.gather_texts(to_text(damaged_here(*choice_))))
+      for (const HeldCopy& copy : copies_from_text(text)) {
+        is_whole = false;
+        std::erase(held_, copy);
+        log_warning("the copy of the state at iteration ", copy.step, " in memory of rank ", copy.holder,
+                    copy.slots == SlotsOf::kRank ? "" : ", of a rank of another machine,",
+                    " is damaged (its checksum differs), and is not taken");
+      }
+    if (is_whole) return choice_->step;
+  }
+  if (!held_.empty())
+    log_warning("the copies of the state in memory are not those of all ranks of this layout: they are not taken");
+  return std::nullopt;
+}
+
+// Each into a slot of the rank that wants it. Every rank goes through the same list, so that nobody waits in a circle.
+void Snapshots::fetch_copies() {
+  for (int64_t wants = 0; wants < group_.size(); ++wants) {
+    const HeldCopy& copy = choice_->of_ranks[static_cast<size_t>(wants)];
+    if (copy.holder == wants && copy.slots == SlotsOf::kRank) {
+      if (wants == rank()) newest_slot_ = copy.slot;
+    } else if (wants == rank()) {
+      fetch(copy);
+    } else if (copy.holder == rank()) {
+      give(copy, wants);
+    }
+  }
+}
+
+void Snapshots::give(const HeldCopy& copy, int64_t to) const {
+  const SnapshotHead head = head_of(copy);
+  const at::Tensor numbers = at::empty({2}, at::kLong);
+  numbers.mutable_data_ptr<int64_t>()[0] = static_cast<int64_t>(head.checksum);
+  numbers.mutable_data_ptr<int64_t>()[1] = std::ssize(head.text);
+  group_.start_send(numbers, to, kTag).wait();
+  group_.start_send(as_tensor(head.text.data(), std::ssize(head.text)), to, kTag).wait();
+  const uint8_t* const data = slots_of(copy.slots).data(copy.slot);
+  for (int64_t begin = 0; begin < head.bytes; begin += kMessageBytes)
+    group_.start_send(as_tensor(data + begin, std::min(kMessageBytes, head.bytes - begin)), to, kTag).wait();
+}
+
+void Snapshots::fetch(const HeldCopy& copy) {
+  int kept = -1;  // another may want what is here
+  for (const SnapshotHead& head : options_.own.heads())
+    if (head.step == copy.step) kept = head.slot;
+  newest_slot_ = options_.own.slot_to_write(kept);
+  uint8_t* const to = options_.own.begin(newest_slot_);
+  SnapshotHead head{.step = copy.step, .bytes = bytes_, .identity = copy.identity};
+  if (copy.holder == rank()) {
+    const SnapshotHead there = head_of(copy);
+    head.checksum = there.checksum, head.text = there.text;
+    std::memcpy(to, slots_of(copy.slots).data(copy.slot), static_cast<size_t>(bytes_));
+  } else {
+    const at::Tensor numbers = at::empty({2}, at::kLong);
+    group_.start_receive(numbers, copy.holder, kTag).wait();
+    head.checksum = static_cast<uint64_t>(numbers.const_data_ptr<int64_t>()[0]);
+    head.text.resize(static_cast<size_t>(numbers.const_data_ptr<int64_t>()[1]));
+    group_.start_receive(as_tensor(head.text.data(), std::ssize(head.text)), copy.holder, kTag).wait();
+    for (int64_t begin = 0; begin < bytes_; begin += kMessageBytes)
+      group_.start_receive(as_tensor(to + begin, std::min(kMessageBytes, bytes_ - begin)), copy.holder, kTag).wait();
+  }
+  if (checksum_of(to, bytes_) != head.checksum)
+    throw UserError(concat(text_of(head), ", of rank ", copy.holder, ", has arrived damaged: its checksum differs"));
+  options_.own.finish(newest_slot_, head);
+}
+
 store::TrainingState Snapshots::load(int64_t step, const std::vector<TensorRequest>& requests) {
+  ESPALIER_CHECK(choice_ && choice_->step == step, step);
   ESPALIER_CHECK(requests.size() == begins_.size(), requests.size(), " of ", begins_.size());
-  const uint8_t* const data = slots_.data(step);
+  fetch_copies();
+  const uint8_t* const data = options_.own.data(newest_slot_);
   std::vector<uint8_t*> to;
   for (size_t number = 0; number < requests.size(); ++number) {
     const at::Tensor& values = requests[number].destination;
     const int64_t end = number + 1 < begins_.size() ? begins_[number + 1] : bytes_;
-    ESPALIER_CHECK(begins_[number] + (num_bytes(values) + kLineBytes - 1) / kLineBytes * kLineBytes == end,
-                   requests[number].name, " of ", num_bytes(values), " bytes");
+    ESPALIER_CHECK(begins_[number] + in_lines(num_bytes(values)) == end, requests[number].name, " of ",
+                   num_bytes(values), " bytes");
     to.push_back(static_cast<uint8_t*>(values.mutable_data_ptr()));
   }
   at::parallel_for(0, std::ssize(pieces_), 1, [&](int64_t begin, int64_t end) {
@@ -84,16 +245,86 @@ store::TrainingState Snapshots::load(int64_t step, const std::vector<TensorReque
       std::memcpy(to[piece.tensor] + piece.begin, data + piece.to, static_cast<size_t>(piece.bytes));
     }
   });
-  std::string text;
-  for (const launch::SnapshotHead& head : slots_.heads())
-    if (head.step == step) text = head.text;
-  slots_.go_on_from(step);
-  return store::manifest_from_json(text, concat("the copy of step ", step, " in memory")).state;
+  const SnapshotHead head = head_of({rank(), SlotsOf::kRank, newest_slot_, step, facts(rank()).identity});
+  safe_slot_ = newest_slot_;
+  options_.own.forget_after(step);
+  if (options_.replication) options_.replication->slots.forget_after(step);
+  return store::manifest_from_json(head.text, text_of(head)).state;
 }
 
-void Snapshots::keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors) {
-  ESPALIER_CHECK(tensors.size() == begins_.size(), tensors.size(), " of ", begins_.size());
-  uint8_t* const copy = slots_.begin();
+void Snapshots::clear() {
+  link_.reset();
+  choice_.reset();
+  newest_slot_ = safe_slot_ = -1;
+  options_.own.forget_after(0);
+  if (options_.replication) options_.replication->slots.forget_after(0);
+}
+
+void Snapshots::replicate() {
+  if (!replicates_) return;
+  together(group_, [&] { link_ = std::make_unique<CopyLink>(options_.replication->link); });
+  const std::vector<std::string> addresses = group_.gather_texts(link_->address());
+  if (source()) link_->receive_into(options_.replication->slots);
+  if (!sends(rank())) return;
+  link_->send_to(addresses[static_cast<size_t>(target(rank()))]);
+  const bool is_there = choice_ && std::any_of(held_.begin(), held_.end(), [&](const HeldCopy& copy) {
+                          return copy.holder == target(rank()) && copy.slots == SlotsOf::kPeer &&
+                                 copy.step == choice_->step && copy.identity == facts(rank()).identity;
+                        });
+  if (choice_ && !is_there) send_newest();
+}
+
+void Snapshots::send_newest() {
+  SnapshotHead newest;
+  int64_t safe_step = 0;
+  for (const SnapshotHead& head : options_.own.heads()) {
+    if (head.slot == newest_slot_) newest = head;
+    if (head.slot == safe_slot_) safe_step = head.step;
+  }
+  link_->send(newest, options_.own.data(newest_slot_), safe_step);
+}
+
+// All ranks decide alike: then the newest copies that are where they have to be are of one step.
+bool Snapshots::may_keep() {
+  if (!replicates_) {
+    safe_slot_ = newest_slot_;
+    return true;
+  }
+  ESPALIER_CHECK(link_, "replicate() comes before keep()");
+  const CopyLink::State state = link_->state();
+  const std::vector<bool> any = group_.any(
+      {state == CopyLink::State::kUnderWay, state == CopyLink::State::kDamaged, state == CopyLink::State::kBroken});
+  if (any[2]) {
+    for (const std::string& trouble :
+         group_.gather_texts(state == CopyLink::State::kBroken ? concat("rank ", rank(), ": ", link_->trouble()) : ""))
+      if (!trouble.empty())
+        log_warning("copies of the state do not reach another machine any more (", trouble,
+                    "): until the ranks start again they are kept in memory of their own machine only");
+    link_.reset();
+    replicates_ = false;
+    safe_slot_ = newest_slot_;
+    return true;
+  }
+  if (any[0]) {
+    if (!std::exchange(said_skip_, true))
+      log_warning(
+          "a copy of the state takes longer to another machine than the steps until the next one is due: it is ",
+          "left out, and so are others until the one before has arrived. A larger "
+          "--non-persistent-save-interval makes fewer of them");
+    return false;
+  }
+  if (any[1])
+    log_warning(
+        "a copy of the state has arrived damaged at another machine (its checksum differs), and does not count");
+  else
+    safe_slot_ = newest_slot_;
+  if (state == CopyLink::State::kArrived && !std::exchange(said_arrival_, true))
+    log_info("the copy of the state was at another machine after ", format_printf("%.1f ms", 1000 * link_->seconds()));
+  return true;
+}
+
+// The copy's checksum.
+uint64_t Snapshots::fill(uint8_t* copy, const std::vector<TensorToSave>& tensors) const {
   std::vector<const uint8_t*> from(tensors.size());  // null: in place already
   for (size_t number = 0; number < tensors.size(); ++number) {
     const at::Tensor& values = tensors[number].value;
@@ -103,14 +334,37 @@ void Snapshots::keep(const store::TrainingState& numbers, const std::vector<Tens
       at::from_blob(copy + begins_[number], values.sizes(), at::TensorOptions().dtype(values.scalar_type()))
           .copy_(values);
   }
-  const uint64_t sum = checksum([&](const Piece& piece) {
-    if (from[piece.tensor] != nullptr)
-      std::memcpy(copy + piece.to, from[piece.tensor] + piece.begin, static_cast<size_t>(piece.bytes));
-    return copy + piece.to;
+  std::vector<uint64_t> sums(first_pieces_.size() - 1);  // of blocks
+  at::parallel_for(0, std::ssize(sums), 1, [&](int64_t first, int64_t end) {
+    for (auto block = static_cast<size_t>(first); block < static_cast<size_t>(end); ++block) {
+      for (size_t at = first_pieces_[block]; at < first_pieces_[block + 1]; ++at) {
+        const Piece& piece = pieces_[at];
+        if (from[piece.tensor] != nullptr)
+          std::memcpy(copy + piece.to, from[piece.tensor] + piece.begin, static_cast<size_t>(piece.bytes));
+        std::memset(copy + piece.to + piece.bytes, 0, static_cast<size_t>(piece.padding));
+      }
+      const int64_t begin = static_cast<int64_t>(block) * kSnapshotBlockBytes;
+      sums[block] = hash64(copy + begin, static_cast<size_t>(std::min(kSnapshotBlockBytes, bytes_ - begin)));
+    }
   });
+  return hash64(sums.data(), sums.size() * sizeof(uint64_t));
+}
+
+bool Snapshots::keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors) {
+  ESPALIER_CHECK(tensors.size() == begins_.size(), tensors.size(), " of ", begins_.size());
+  if (!may_keep()) return false;
+  const int slot = options_.own.slot_to_write(safe_slot_);
+  const uint64_t sum = fill(options_.own.begin(slot), tensors);
   store::Manifest manifest;
   manifest.state = numbers;
-  slots_.finish({.step = numbers.step, .identity = identity_, .checksum = sum, .text = store::to_json(manifest)});
+  options_.own.finish(slot, {.step = numbers.step,
+                             .bytes = bytes_,
+                             .identity = facts(rank()).identity,
+                             .checksum = sum,
+                             .text = store::to_json(manifest)});
+  newest_slot_ = slot;
+  if (replicates_ && sends(rank())) send_newest();
+  return true;
 }
 
 }  // namespace espalier::ckpt

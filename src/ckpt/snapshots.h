@@ -1,23 +1,34 @@
 // Copies of the state of a job in memory that outlives its processes (launch/snapshot_memory.h), after every step or
-// so: ranks that are restarted in the same layout resume from there, not from the last checkpoint on disk.
+// so: ranks that are restarted resume from there, not from the last checkpoint on disk.
 //
-//   Snapshots snapshots(slots, grid.world, tensors);
+//   Snapshots snapshots({.own = slots}, grid.world, tensors);
 //   if (const auto step = snapshots.newest()) numbers = snapshots.load(*step, requests);
 //   else snapshots.clear();
+//   snapshots.replicate();
 //   ...
 //   snapshots.keep(numbers, tensors);     // after a step
 //
-// Each rank copies what it holds, at nearly the speed of memory. Collective except for keep(). Between two
-// keep() ranks exchange something, so that none is further than one copy ahead of another: then there is a step of
-// which all have a whole one, whenever one dies.
+// Each rank copies what it holds, at nearly the speed of memory. Collective except for keep() without replication.
+// Between two keep() ranks exchange something, so that none is further than one copy ahead of another: then there is a
+// step of which all have a whole one, whenever one dies.
+//
+// A copy is known by what it is of (names, types and parts of the tensors), not by who made it: a rank on a machine
+// that has lost its memory takes that of a replica which holds the same. With replication, a rank that no other machine
+// has a replica of also sends its copies to the rank `jump` further on (launch/copy_link.h), in the background. The
+// next copy is made when the one before has arrived everywhere: whichever machine dies, there is a step of which every
+// rank's copy exists.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "ckpt/copy_choice.h"
 #include "ckpt/local_tensor.h"
 #include "dist/group.h"
+#include "launch/copy_link.h"
 #include "launch/snapshot_memory.h"
 #include "store/manifest.h"
 
@@ -25,35 +36,76 @@ namespace espalier::ckpt {
 
 class Snapshots {
  public:
-  // `tensors`: what this rank will keep, for their names, types and parts. `slots` outlive this. UserError where there
-  // is not enough memory, on all ranks.
-  Snapshots(launch::SnapshotSlots& slots, dist::Group group, const std::vector<TensorToSave>& tensors);
+  struct Replication {
+    launch::SnapshotSlots& slots;  // for copies of another rank
+    int64_t jump = 0;              // the copies of rank n go to rank n + jump, or the beginning after the last
+    launch::CopyLink::Options link;
+  };
+  struct Options {
+    launch::SnapshotSlots& own;
+    int64_t machine = 0;  // which of the run's this is
+    std::optional<Replication> replication = {};
+  };
+  // `tensors`: what this rank will keep, for their names, types and parts. The slots outlive this. UserError where
+  // there is not enough memory, on all ranks.
+  Snapshots(const Options& options, dist::Group group, const std::vector<TensorToSave>& tensors);
 
-  // The newest step of which every rank has a whole copy of these tensors, left by the processes before.
-  std::optional<int64_t> newest() const;
-  // Fills the requests, which are for the tensors that were kept, in their order. What was kept with them.
+  // The newest step of which every rank's copy of these tensors exists somewhere, whole, left by the processes before.
+  std::optional<int64_t> newest();
+  // Fills the requests, which are for the tensors that were kept, in their order. What was kept with them. `step` is
+  // what newest() has found.
   store::TrainingState load(int64_t step, const std::vector<TensorRequest>& requests);
   // Existing copies no longer count: training resumes from elsewhere.
-  void clear() { slots_.go_on_from(0); }
+  void clear();
+  // Copies go to another machine from now on, the one that was loaded first.
+  void replicate();
 
-  void keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors);
+  // False where it makes none, because the one before is still on its way to another machine.
+  bool keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors);
   int64_t bytes() const { return bytes_; }  // of one copy, of this rank
+  // Whether ranks send copies to other machines.
+  bool replicates() const { return replicates_; }
 
  private:
-  struct Piece {  // of a tensor
+  struct Piece {  // of a tensor, within one block of the copy
     size_t tensor;
-    int64_t begin, bytes, to;
+    int64_t begin, bytes, to, padding;
   };
-  // Calls visit(piece) for all of them, in parallel, with their sums in return.
-  template <class Visit>
-  uint64_t checksum(const Visit& visit) const;
+  struct RankFacts {
+    uint64_t identity;
+    int64_t bytes, machine;
+  };
+  int64_t rank() const { return group_.rank(); }
+  const RankFacts& facts(int64_t rank) const { return ranks_[static_cast<size_t>(rank)]; }
+  bool sends(int64_t rank) const { return sends_[static_cast<size_t>(rank)]; }
+  int64_t target(int64_t rank) const;
+  std::optional<int64_t> source() const;  // whose copies come here
+  void divide(const std::vector<TensorToSave>& tensors);
+  void plan_replication();
+  launch::SnapshotSlots& slots_of(launch::SlotsOf whose) const;
+  launch::SnapshotHead head_of(const HeldCopy& copy) const;
+  std::vector<HeldCopy> held_here() const;
+  std::vector<HeldCopy> damaged_here(const CopyChoice& choice) const;
+  void fetch_copies();
+  void give(const HeldCopy& copy, int64_t to) const;
+  void fetch(const HeldCopy& copy);
+  bool may_keep();
+  void send_newest();
+  uint64_t fill(uint8_t* copy, const std::vector<TensorToSave>& tensors) const;
 
-  launch::SnapshotSlots& slots_;
+  Options options_;
   dist::Group group_;
-  uint64_t identity_ = 0;  // of rank, layout and tensors
+  std::vector<RankFacts> ranks_;
+  std::vector<bool> sends_;  // of each rank, whether its copies go to another machine
   int64_t bytes_ = 0;
   std::vector<int64_t> begins_;  // of the tensors, in a copy
   std::vector<Piece> pieces_;
+  std::vector<size_t> first_pieces_;  // of the blocks, and the number of pieces
+  std::optional<CopyChoice> choice_;
+  std::vector<HeldCopy> held_;             // by all ranks, when it was made
+  int newest_slot_ = -1, safe_slot_ = -1;  // own: the newest copy, and the newest that is where it has to be
+  bool replicates_ = false, said_skip_ = false, said_arrival_ = false;
+  std::unique_ptr<launch::CopyLink> link_;
 };
 
 }  // namespace espalier::ckpt

@@ -25,7 +25,10 @@ class SnapshotsOfOneRank : public ::testing::Test {
     return numbers;
   }
   static void keep(Snapshots& snapshots, int64_t step) { snapshots.keep(numbers_of(step), state_of(step)); }
-  void flip_a_bit(int64_t step, int64_t byte) { const_cast<uint8_t*>(slots_.data(step))[byte] ^= 4; }
+  void flip_a_bit(int64_t step, int64_t byte) {
+    for (const launch::SnapshotHead& head : slots_.heads())
+      if (head.step == step) const_cast<uint8_t*>(slots_.data(head.slot))[byte] ^= 4;
+  }
 
   static void expect_loads(Snapshots& snapshots, int64_t step) {
     std::vector<TensorRequest> requests;
@@ -45,17 +48,17 @@ class SnapshotsOfOneRank : public ::testing::Test {
 
 TEST_F(SnapshotsOfOneRank, AreThereForWhoComesAfter) {
   {
-    Snapshots snapshots(slots_, {}, state_of(0));
+    Snapshots snapshots({.own = slots_}, {}, state_of(0));
     EXPECT_EQ(snapshots.newest(), std::nullopt);
     for (int64_t step = 1; step <= 3; ++step) keep(snapshots, step);
   }
-  Snapshots snapshots(slots_, {}, state_of(0));
+  Snapshots snapshots({.own = slots_}, {}, state_of(0));
   ASSERT_EQ(snapshots.newest(), 3);
   expect_loads(snapshots, 3);
 }
 
 TEST_F(SnapshotsOfOneRank, ADamagedOneIsNotTaken) {
-  Snapshots snapshots(slots_, {}, state_of(0));
+  Snapshots snapshots({.own = slots_}, {}, state_of(0));
   for (int64_t step = 1; step <= 3; ++step) keep(snapshots, step);
   flip_a_bit(3, int64_t{33} * 7001 * 4 - 1);
   ASSERT_EQ(snapshots.newest(), 2);
@@ -68,14 +71,14 @@ TEST_F(SnapshotsOfOneRank, ADamagedOneIsNotTaken) {
 
 TEST_F(SnapshotsOfOneRank, OneOfOtherTensorsIsNotTaken) {
   {
-    Snapshots snapshots(slots_, {}, state_of(0));
+    Snapshots snapshots({.own = slots_}, {}, state_of(0));
     keep(snapshots, 1);
   }
-  EXPECT_EQ(Snapshots(slots_, {}, state_of(0, 32)).newest(), std::nullopt);
+  EXPECT_EQ(Snapshots({.own = slots_}, {}, state_of(0, 32)).newest(), std::nullopt);
 }
 
 TEST_F(SnapshotsOfOneRank, DoNotCountOnceTrainingGoesOnFromElsewhere) {
-  Snapshots snapshots(slots_, {}, state_of(0));
+  Snapshots snapshots({.own = slots_}, {}, state_of(0));
   keep(snapshots, 1), keep(snapshots, 2);
   snapshots.clear();
   EXPECT_EQ(snapshots.newest(), std::nullopt);

@@ -212,6 +212,24 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
       .minimum(1)
       .on_resume(ResumeRule::kFree);
   table
+      .add("--replication", checkpoint.replication,
+           "send the copies of --non-persistent-save-interval to another machine as well, in the background, where no "
+           "replica there holds the same state: a run that loses a machine for good goes on from there. Takes as much "
+           "memory again")
+      .on_resume(ResumeRule::kFree);
+  table
+      .add("--replication-jump", checkpoint.replication_jump,
+           "copies of rank n go to rank n + N (default: the number of ranks of a machine, so to the next one)")
+      .value_name("N")
+      .minimum(1)
+      .on_resume(ResumeRule::kFree);
+  table
+      .add("--replication-factor", checkpoint.replication_factor,
+           "machines that hold the state of a rank, its own among them; 2 is the only number there is")
+      .minimum(2)
+      .maximum(2)
+      .on_resume(ResumeRule::kFree);
+  table
       .add("--save-keep-last", checkpoint.save_keep_last,
            "keep the newest N checkpoints and those around spikes, and remove others in the background once the newest "
            "has been read back (default with --save-keep-every: 1)")

@@ -51,9 +51,9 @@ void add_checkpointing_rows(OptionTable& table) {
   table.add_without_effect("--non-persistent-ckpt-type", kOne, kOnlyLocal)
       .choices({"in_memory", "local"})
       .refuse_value("global", "use --save-interval and --save-keep-last");
-  no_effect(table, kOne, kOnlyLocal,
-            {"--non-persistent-global-ckpt-dir", "--non-persistent-local-ckpt-dir", "--non-persistent-local-ckpt-algo",
-             "--replication-jump", "--replication-factor"});
+  no_effect(
+      table, kOne, kOnlyLocal,
+      {"--non-persistent-global-ckpt-dir", "--non-persistent-local-ckpt-dir", "--non-persistent-local-ckpt-algo"});
   if (table.find("--pretrained-checkpoint") == nullptr)  // a family may have it
     refused(table, kOne, "use --load with --finetune", {"--pretrained-checkpoint"});
   no_effect_negatives(table, kTokenizerSaved, {"use-tokenizer-model-from-checkpoint-args", "save-tokenizer-assets"});
@@ -68,7 +68,6 @@ void add_checkpointing_rows(OptionTable& table) {
              "--ckpt-fully-parallel-load-exchange-algo", "--ckpt-fully-parallel-save-process-group",
              "--ckpt-fully-parallel-load-process-group", "--ckpt-pg-tensors-cache-path", "--dist-ckpt-workers"});
   no_effect_negatives(table, kChecksums, {"ckpt-load-validate-sharding-integrity"});
-  refused(table, kFlag, "use --save-interval", {"--replication"});
   no_effect(table, kFlag, kChecksums, {"--verify-integrity"});
   refused(table, kOne, "a checkpoint keeps its step; use --finetune to start at step 0", {"--override-ckpt-iteration"});
 }

@@ -73,6 +73,11 @@ void Resolver::resolve_checkpoint() {
                                     std::pair{"--save-keep-every", checkpoint.save_keep_every}})
     if (value && checkpoint.save.empty())
       problems_.add(origin(name), " applies to checkpoints: give --save and --save-interval");
+  if (checkpoint.replication && !checkpoint.non_persistent_save_interval)
+    problems_.add(
+        origin("--replication"),
+        " sends copies of the state to another machine: give --non-persistent-save-interval, the steps between "
+        "copies");
   if (checkpoint.save_keep_every && checkpoint.save_interval &&
       *checkpoint.save_keep_every % *checkpoint.save_interval != 0)
     problems_.add(origin("--save-keep-every"), " is not a multiple of --save-interval ", *checkpoint.save_interval,

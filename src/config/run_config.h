@@ -149,6 +149,9 @@ struct CheckpointConfig {
   std::optional<int64_t> save_interval, ckpt_step;
   std::optional<int64_t> rolled_back_to;  // no option: the step of `save` from which a run goes on after a spike
   std::optional<int64_t> non_persistent_save_interval;     // steps between copies of the state in the launcher's memory
+  bool replication = false;                                // those copies also go to another machine:
+  std::optional<int64_t> replication_jump;                 // to the rank so many further on
+  int64_t replication_factor = 2;                          // machines that hold a copy, this one among them
   std::optional<int64_t> save_hf;                          // steps between Hugging Face folders
   std::optional<int64_t> save_keep_last, save_keep_every;  // either: other checkpoints are removed
   bool finetune = false, no_load_optim = false, no_load_rng = false;

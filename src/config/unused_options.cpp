@@ -162,6 +162,7 @@ void Search::search_folders() {
   add_typed_if(checkpoint.save.empty(), {"--save-interval"}, "there is no --save");
   add_typed_if(checkpoint.load.empty(), {"--override-lr-scheduler", "--use-checkpoint-lr-scheduler", "--override"},
                "there is no --load");
+  add_typed_if(!checkpoint.replication, {"--replication-jump", "--replication-factor"}, "there is no --replication");
   add_typed_if(checkpoint.save.empty() && config_.logging.tensorboard_dir.empty(),
                {"--tensorboard-log-interval", "--log-timers-to-tensorboard", "--log-batch-size-to-tensorboard",
                 "--no-log-learnig-rate-to-tensorboard", "--no-log-loss-scale-to-tensorboard",

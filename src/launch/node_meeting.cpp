@@ -104,9 +104,11 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
     ++round_;
   else
     round_ = store_.check({kRoundKey}) ? std::stoll(store_.get(kRoundKey, 10s)) : 0;
+  bool has_waited = false;
   while (!is_cancelled() && !store_.check({kOverKey})) {
     if (store_.check({key("world")})) {  // too late for this one
       if (!next_round_comes(is_cancelled)) return std::nullopt;
+      has_waited = true;
       continue;
     }
     store_.set(kRoundKey, std::to_string(round_));
@@ -117,7 +119,10 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
     const std::vector<Node> nodes = meet(is_cancelled);
     const auto is_self = [&](const Node& node) { return node.id == self_.id; };
     if (std::none_of(nodes.begin(), nodes.end(), is_self)) continue;
-    if (std::optional<Round> round = take_part(nodes)) return round;
+    if (std::optional<Round> round = take_part(nodes)) {
+      round->was_without_this_node = has_waited;
+      return round;
+    }
     ++round_;
   }
   return std::nullopt;

@@ -36,6 +36,7 @@ struct Round {
   std::vector<Node> nodes;  // in the order of their ranks
   size_t node = 0;          // this one
   int64_t first_rank = 0, world_size = 0;
+  bool was_without_this_node = false;  // the one before: this machine came too late for it, or was not needed
 };
 
 enum class RoundOutcome {

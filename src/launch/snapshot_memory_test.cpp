@@ -6,7 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
+
+#include "base/hash.h"
 
 namespace espalier::launch {
 namespace snapshot_memory_test {
@@ -16,8 +20,10 @@ using Steps = std::vector<int64_t>;
 constexpr int64_t kBytes = 10'033;
 
 void keep(SnapshotSlots& slots, int64_t step) {
-  std::memset(slots.begin(), static_cast<int>(step), kBytes);
-  slots.finish({.step = step, .identity = 7, .checksum = 9, .text = "of " + std::to_string(step)});
+  const int slot = slots.slot_to_write();
+  std::memset(slots.begin(slot), static_cast<int>(step), kBytes);
+  slots.finish(slot,
+               {.step = step, .bytes = kBytes, .identity = 7, .checksum = 9, .text = "of " + std::to_string(step)});
 }
 
 Steps steps_of(const SnapshotSlots& slots) {
@@ -27,10 +33,11 @@ Steps steps_of(const SnapshotSlots& slots) {
 }
 
 bool holds(const SnapshotSlots& slots, int64_t step) {
-  const uint8_t* const data = slots.data(step);
-  for (int64_t at = 0; at < kBytes; ++at)
-    if (data[at] != step) return false;
-  return true;
+  for (const SnapshotHead& head : slots.heads()) {
+    const uint8_t* const data = slots.data(head.slot);
+    if (head.step == step) return std::all_of(data, data + kBytes, [&](uint8_t byte) { return byte == step; });
+  }
+  return false;
 }
 
 // Runs `action` in a process of its own, which then is killed.
@@ -69,7 +76,7 @@ TEST(SnapshotMemory, ADeathInTheMiddleOfACopyLeavesTheOneBefore) {
     SnapshotSlots slots(memory.descriptor(), 0);
     slots.reserve(kBytes);
     for (int64_t step = 1; step <= 4; ++step) keep(slots, step);
-    std::memset(slots.begin(), 0xff, kBytes / 2);
+    std::memset(slots.begin(slots.slot_to_write()), 0xff, kBytes / 2);
   });
   SnapshotSlots slots(memory.descriptor(), 0);
   slots.reserve(kBytes);
@@ -77,23 +84,50 @@ TEST(SnapshotMemory, ADeathInTheMiddleOfACopyLeavesTheOneBefore) {
   EXPECT_TRUE(holds(slots, 4));
 }
 
-// Ranks agree on a step that all have; the copy of a later one must not be taken for one of this attempt, and the next
-// is not written over the one that training went on from.
-TEST(SnapshotMemory, TheCopyThatARankGoesOnFromIsTheLastToBeOverwritten) {
+// Ranks agree on a step that all have; the copy of a later one must not be taken for one of this attempt.
+TEST(SnapshotMemory, CopiesOfLaterStepsAreForgotten) {
   const SnapshotMemory memory(1);
   SnapshotSlots slots(memory.descriptor(), 0);
   slots.reserve(kBytes);
   for (int64_t step = 1; step <= 6; ++step) keep(slots, step);
-  slots.go_on_from(5);
+  slots.forget_after(5);
   EXPECT_EQ(steps_of(slots), Steps{5});
-  slots.begin();
-  EXPECT_EQ(steps_of(slots), Steps{5});
-  slots.finish({.step = 6, .identity = 7, .checksum = 9, .text = ""});
+  keep(slots, 6);
   EXPECT_EQ(steps_of(slots), (Steps{6, 5}));
-  slots.go_on_from(6);
+  slots.forget_after(6);
   EXPECT_EQ(steps_of(slots), (Steps{6, 5}));
-  slots.go_on_from(0);
+  slots.forget_after(0);
   EXPECT_EQ(steps_of(slots), Steps{});
+}
+
+TEST(SnapshotMemory, ACopyThatIsToBeKeptIsNotTheOneToOverwrite) {
+  const SnapshotMemory memory(1);
+  SnapshotSlots slots(memory.descriptor(), 0);
+  slots.reserve(kBytes);
+  keep(slots, 1), keep(slots, 2);
+  const int newest = slots.heads()[0].slot, older = slots.heads()[1].slot;
+  EXPECT_EQ(slots.slot_to_write(), older);
+  EXPECT_EQ(slots.slot_to_write(newest), older);
+  EXPECT_EQ(slots.slot_to_write(older), newest);
+}
+
+TEST(SnapshotMemory, CopiesOfAPeerAreApartFromTheRanksOwn) {
+  const SnapshotMemory memory(2);
+  SnapshotSlots own(memory.descriptor(), 0), peer(memory.descriptor(), 0, SlotsOf::kPeer), next(memory.descriptor(), 1);
+  own.reserve(kBytes), peer.reserve(2 * kBytes), next.reserve(kBytes);
+  keep(own, 3), keep(peer, 4), keep(next, 5);
+  EXPECT_TRUE(holds(own, 3) && holds(peer, 4) && holds(next, 5));
+  EXPECT_EQ(steps_of(own), Steps{3});
+  EXPECT_EQ(steps_of(peer), Steps{4});
+  memory.clear();
+  EXPECT_EQ(steps_of(peer), Steps{});
+}
+
+TEST(SnapshotMemory, TheChecksumIsThatOfTheBlocksChecksums) {
+  std::vector<uint8_t> data(kSnapshotBlockBytes + 17);
+  for (size_t at = 0; at < data.size(); ++at) data[at] = static_cast<uint8_t>(at * 7);
+  const uint64_t sums[] = {hash64(data.data(), kSnapshotBlockBytes), hash64(data.data() + kSnapshotBlockBytes, 17)};
+  EXPECT_EQ(snapshot_checksum(data.data(), std::ssize(data)), hash64(sums, sizeof sums));
 }
 
 TEST(SnapshotMemory, IsClearedByTheLauncherAndTakesUpWhatIsNeeded) {

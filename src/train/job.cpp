@@ -22,6 +22,8 @@
 #include "data/store_metadata.h"
 #include "dist/shared_folder.h"
 #include "families/registry.h"
+#include "launch/environment.h"
+#include "launch/secret.h"
 #include "models/build.h"
 #include "plan/flops.h"
 #include "plan/layout.h"
@@ -137,6 +139,18 @@ store::ModelFacts model_facts(const config::RunConfig& config) {
           .vocab_size = config.vocabulary.size,
           .padded_vocab_size = config.vocabulary.padded_size,
           .num_parameters = config::model_spec(config).num_parameters()};
+}
+
+// Ranks know their machine from whatever started them.
+ckpt::Snapshots::Options snapshot_options(const config::CheckpointConfig& checkpoint, launch::SnapshotSlots& own) {
+  const launch::RankEnvironment place = launch::detect_environment();
+  ckpt::Snapshots::Options options{.own = own, .machine = place.node_rank.value_or(0)};
+  if (!checkpoint.replication) return options;
+  options.replication.emplace(ckpt::Snapshots::Replication{
+      .slots = *launch::snapshot_slots(launch::SlotsOf::kPeer),
+      .jump = checkpoint.replication_jump.value_or(place.local_world_size),
+      .link = {.secret = launch::job_secret(place.run_id), .master_address = place.master_address}});
+  return options;
 }
 
 // store::TrainingState::evaluation_data of these loaders.
@@ -408,25 +422,29 @@ const LabelBytes& Job::label_bytes() {
 
 bool Job::load_from_memory() {
   if (!config_.checkpoint.non_persistent_save_interval || config_.data.eval_only) return false;
-  launch::SnapshotSlots* const slots = launch::snapshot_slots();
+  launch::SnapshotSlots* const slots = launch::snapshot_slots(launch::SlotsOf::kRank);
   if (grid_.world.any(slots == nullptr)) {  // alike on all ranks, also where one machine has no such memory
     log_warning(
         "--non-persistent-save-interval: the state is kept on disk only. Memory that outlives the ranks is that of ",
         "`espalier launch`, where no limit on the size of files (ulimit -f) forbids it");
     return false;
   }
-  snapshots_.emplace(*slots, grid_.world, tensors_to_save(state(), TiedCopies::kInclude));
+  snapshots_.emplace(snapshot_options(config_.checkpoint, *slots), grid_.world,
+                     tensors_to_save(state(), TiedCopies::kInclude));
+  is_from_memory_ = load_newest_copy();
+  if (!is_from_memory_) snapshots_->clear();
+  snapshots_->replicate();
+  return is_from_memory_;
+}
+
+bool Job::load_newest_copy() {
   const std::optional<int64_t> step = snapshots_->newest();
   const bool goes_on = checkpoint_ && !is_pretrained_ && !begins_anew(config_);
-  if (!step || (goes_on && *step < checkpoint_->state().step)) {
-    snapshots_->clear();
-    return false;
-  }
+  if (!step || (goes_on && *step < checkpoint_->state().step)) return false;
   store::TrainingState numbers;
   restore_tensors(state(), [&](const auto& requests) { numbers = snapshots_->load(*step, requests); });
   check_goes_on_from(numbers);
   restore_numbers(numbers, state());
-  is_from_memory_ = true;
   newest_saved_ = goes_on ? std::optional(checkpoint_->state().step) : std::nullopt;
   log_info("  going on from the copy of the state at iteration ", *step, " that the ranks before have left in memory");
   return true;
@@ -559,8 +577,8 @@ void Job::keep_in_memory() {
   store::TrainingState numbers = training_state(state(), config_);
   numbers.sample_order = sample_order_;
   numbers.evaluation_data = evaluation_data_;
-  snapshots_->keep(numbers, tensors_to_save(state(), TiedCopies::kInclude));
-  if (std::exchange(said_copy_, true)) return;
+  if (!snapshots_->keep(numbers, tensors_to_save(state(), TiedCopies::kInclude)) || std::exchange(said_copy_, true))
+    return;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   log_info("the state is copied into memory of the launcher: ", format_bytes(static_cast<double>(snapshots_->bytes())),
            " of each rank, in ", format_printf("%.1f ms", 1000 * seconds));

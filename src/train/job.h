@@ -90,6 +90,7 @@ class Job {
   // Where the ranks before these have left copies of their state in memory, and not of an older step than the
   // checkpoint's.
   bool load_from_memory();
+  bool load_newest_copy();
   void find_own_checkpoint();
   void load_or_initialize();
   void check_goes_on_from(const store::TrainingState& saved);

@@ -182,6 +182,59 @@ TEST_F(Elastic, AMachineThatFailsAgainAndAgainIsLeftOut) {
   expect_equal(training("straight", 12, flags));
 }
 
+// Each replica holds the whole state, and what the others keep in memory is that of the lost one as well. Nothing is on
+// disk when the machine is lost.
+TEST_F(Elastic, ReplicasGoOnFromTheCopiesInMemoryWhateverTheirNumber) {
+  const Words range = {"--nnodes", "1:3", "--rdzv-conf", "last_call_timeout=3"};
+  const Words flags = {"--save-interval", "1000000", "--canonical-reduction"};
+  const Words run = training("elastic", 12, flags + Words{"--non-persistent-save-interval", "1"});
+  const auto alpha = machine("alpha", range, run);
+  ASSERT_TRUE(wait_until(20, [&] { return alpha->hosts_store(port_); })) << alpha->said();
+  const auto beta = machine("beta", range, run);
+  auto gamma = machine("gamma", range, run);
+  ASSERT_TRUE(makes_steps(8)) << alpha->said();
+  const std::string from_memory = "going on from the copy of the state at iteration ";
+  gamma->end(SIGKILL);
+  ASSERT_TRUE(wait_until(60, [&] { return alpha->num_said(from_memory) == 1; })) << alpha->said();
+  ASSERT_TRUE(makes_steps(8)) << alpha->said();
+  gamma = machine("gamma", range, run);
+  ASSERT_TRUE(wait_until(60, [&] { return alpha->num_said(from_memory) == 2; })) << alpha->said();
+  ASSERT_TRUE(makes_steps(8)) << alpha->said();
+  alpha->send(SIGTERM);
+  for (Machine* one : {alpha.get(), beta.get(), gamma.get()}) {
+    ASSERT_TRUE(wait_until(60, [&] { return !one->runs(); })) << one->said();
+    EXPECT_EQ(one->exit_code(), 0) << one->said();
+  }
+  expect_in_order(alpha->said(), {"starting 3 ranks on 3 machines", "starting 2 ranks again on 2 machines", from_memory,
+                                  "starting 3 ranks again on 3 machines", from_memory});
+  expect_equal(training("straight", 12, flags));
+}
+
+// What ZeRO has divided over three is not that of two.
+TEST_F(Elastic, CopiesOfAnotherLayoutAreNotTakenAndItIsSaid) {
+  const Words range = {"--nnodes", "1:3", "--rdzv-conf", "last_call_timeout=3"};
+  const Words flags = {"--save-interval", "5", "--canonical-reduction", "--use-distributed-optimizer"};
+  const Words run = training("elastic", 12, flags + Words{"--non-persistent-save-interval", "1", "--replication"});
+  const auto alpha = machine("alpha", range, run);
+  ASSERT_TRUE(wait_until(20, [&] { return alpha->hosts_store(port_); })) << alpha->said();
+  const auto beta = machine("beta", range, run);
+  const auto gamma = machine("gamma", range, run);
+  ASSERT_TRUE(wait_until(120, [&] { return !saved_steps(folder_ / "elastic").empty(); })) << alpha->said();
+  gamma->end(SIGKILL);
+  ASSERT_TRUE(wait_until(60, [&] { return alpha->has_said("starting 2 ranks again"); })) << alpha->said();
+  ASSERT_TRUE(makes_steps(8)) << alpha->said();
+  alpha->send(SIGTERM);
+  for (Machine* one : {alpha.get(), beta.get()}) {
+    ASSERT_TRUE(wait_until(60, [&] { return !one->runs(); })) << one->said();
+    EXPECT_EQ(one->exit_code(), 0) << one->said();
+  }
+  expect_in_order(alpha->said(),
+                  {"starting 2 ranks again on 2 machines",
+                   "the copies of the state in memory are not those of all ranks of this layout: they are not taken",
+                   "successfully loaded checkpoint"});
+  expect_equal(training("straight", 12, flags));
+}
+
 TEST_F(Elastic, ABatchThatNoNumberOfMachinesDividesIsRefusedAtOnce) {
   const Words run = training("elastic", 7, {});
   const std::string launch = "espalier launch --nnodes 2:4 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:1";

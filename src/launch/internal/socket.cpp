@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,10 +12,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "base/error.h"
+#include "launch/internal/host.h"
 
 namespace espalier::launch::internal {
 namespace {
@@ -102,6 +105,50 @@ void prepare_connection(int socket) {
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof interval_seconds);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+namespace {
+
+std::string in_numbers(const sockaddr* address, socklen_t size) {
+  char host[NI_MAXHOST];
+  return getnameinfo(address, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0 ? host : "";
+}
+
+std::string address_of_interface(const char* name) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> all(list, freeifaddrs);
+  for (const int family : {AF_INET, AF_INET6})
+    for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next)
+      if (one->ifa_addr != nullptr && one->ifa_addr->sa_family == family && std::strcmp(one->ifa_name, name) == 0)
+        return in_numbers(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+  return "";
+}
+
+// Connecting a socket of datagrams sends nothing, and chooses the address to send from.
+std::string address_towards(const std::string& host) {
+  std::string reason;
+  const Addresses addresses = resolve(host, 9, false, reason);
+  for (const addrinfo* entry = addresses.get(); entry != nullptr; entry = entry->ai_next) {
+    const Descriptor socket(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own = {};
+    socklen_t size = sizeof own;
+    if (socket.valid() && connect(socket.get(), entry->ai_addr, entry->ai_addrlen) == 0 &&
+        getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) == 0)
+      return in_numbers(reinterpret_cast<sockaddr*>(&own), size);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string address_for_others(const std::string& host) {
+  const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interface != nullptr && *interface != 0)
+    if (const std::string address = address_of_interface(interface); !address.empty()) return address;
+  for (const std::string& towards : {host, host_name()})
+    if (const std::string address = address_towards(towards); !address.empty() && !is_loopback(address)) return address;
+  return "127.0.0.1";
 }
 
 Descriptor listen_on(const std::string& address, int port) {

@@ -35,6 +35,10 @@ std::string peer_of(int socket);  // "10.0.0.7:41234"
 // Small messages go at once, and a machine that vanished is noticed within a minute or so.
 void prepare_connection(int socket);
 
+// Of this machine, in numbers, where others reach it: that of the interface GLOO_SOCKET_IFNAME, or the one from which
+// this machine reaches `host`, or, where that is itself, the one of its name. 127.0.0.1 if all of that fails.
+std::string address_for_others(const std::string& host);
+
 // Not valid() if nobody answers there now; `reason` then says why.
 Descriptor try_to_connect(const std::string& address, int port, Clock::time_point deadline, std::string& reason);
 
