@@ -1,12 +1,14 @@
 #include "kernels/linear_cross_entropy.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "base/cpu_isa.h"
 #include "kernels/cross_entropy_blocks.h"
@@ -17,6 +19,7 @@ namespace espalier::kernels {
 namespace linear_cross_entropy_test {
 
 using reference::expect_within;
+using reference::instruction_sets;
 using reference::random;
 using reference::rounding;
 using reference::TestParam;
@@ -111,6 +114,29 @@ INSTANTIATE_TEST_SUITE_P(Bf16, LinearCrossEntropyTest,
 INSTANTIATE_TEST_SUITE_P(Others, LinearCrossEntropyTest,
                          testing::Combine(testing::Values(at::kFloat, at::kHalf), testing::Range(0, 7),
                                           testing::Values(CpuIsa::kNeon, CpuIsa::kAvx2, CpuIsa::kAvx512)));
+
+// Where fp32 products are ours, in whichever type the operands are, nothing depends on how the threads divide them.
+TEST(LinearCrossEntropy, HasTheSameBitsForAnyNumberOfThreadsWhereFp32ProductsAreOurs) {
+  const Case size{70, 33, 12'000};
+  const int threads = at::get_num_threads();
+  for (const CpuIsa isa : instruction_sets())
+    for (const at::ScalarType type : {at::kFloat, at::kHalf}) {
+      if (!multiplies_fp32(isa)) continue;
+      const ForceCpuIsa force(isa);
+      std::vector<at::Tensor> results;
+      for (const int num_threads : {1, 2, 3}) {
+        at::set_num_threads(num_threads);
+        TestParam weight(random({size.vocabulary, size.hidden}, type, 1));
+        tensor::GradQueue queue;
+        const at::Tensor x = random({size.tokens, size.hidden}, type, 2).requires_grad_(true);
+        linear_cross_entropy(x, weight.param, {labels_for(size), mask_for(size)}, queue).sum.backward();
+        results.push_back(at::cat({x.grad().to(at::kFloat).view({-1}), weight.param.grad.view({-1})}));
+      }
+      at::set_num_threads(threads);
+      EXPECT_TRUE(at::equal(results[0], results[1])) << cpu_isa_name(isa) << " " << type;
+      EXPECT_TRUE(at::equal(results[0], results[2])) << cpu_isa_name(isa) << " " << type;
+    }
+}
 
 // With the identity for x, logits are the weights and the gradient of the weights is that of the logits, to the bit.
 TEST(LinearCrossEntropy, GradientsOfLogitsAreRoundedWhereProductsTakeBf16AndNowhereElse) {
