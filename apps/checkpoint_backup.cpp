@@ -8,7 +8,9 @@
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "print_json.h"
+#include "report/run_reader.h"
 #include "store/backup.h"
+#include "store/run_folder.h"
 
 namespace espalier {
 namespace {
@@ -75,9 +77,8 @@ int backup_checkpoints_main(const std::vector<std::string>& arguments) {
     if (!target.command.empty() && target.command.find(word) == std::string::npos)
       problems.add("--with lacks ", word, ": the command is called with both for every file");
   problems.raise();
-  std::error_code error;
-  if (!std::filesystem::is_directory(runs[0], error))
-    throw UserError(concat("'", runs[0], "' is no folder of a run"), ExitCode::kMissingInput);
+  if (const std::string other = report::describe_no_run(runs[0]); !other.empty())
+    throw UserError(other, ExitCode::kMissingInput);
   if (lists) {
     list_copies(runs[0], json);
     return 0;
@@ -94,7 +95,9 @@ int backup_checkpoints_main(const std::vector<std::string>& arguments) {
                   format_counted(item.num_files, "file").c_str(), item.target.c_str());
   }
   if (json) print_json(Json{{"run", runs[0]}, {dry_run ? "would_copy" : "copied", copied}});
-  if (!json && items.empty()) std::printf("every checkpoint has its copy\n");
+  if (!json && items.empty())
+    std::printf("%s\n", store::list_steps(runs[0]).complete.empty() ? "the run has no checkpoint yet"
+                                                                    : "every checkpoint has its copy");
   return 0;
 }
 

@@ -97,6 +97,9 @@ int import_hf_main(const Words& arguments) {
              "). Train with --load --finetune, or generate with --load."));
   table.add("--input", input, "folder with config.json and weights (safetensors or pytorch_model.bin)").required();
   table.add("--save", save, "new run folder; the model becomes its step 0").required();
+  table.known_elsewhere({"--load", "--model", "--model-path", "--model-name-or-path", "--checkpoint", "--hf"},
+                        "--input");
+  table.known_elsewhere({"--output", "--output-dir"}, "--save");
   add_type(table, type, "type of the weights; own: that of most of them");
   table
       .add("--make-vocab-size-divisible-by", options.make_vocab_size_divisible_by,
@@ -143,6 +146,8 @@ int export_hf_main(const Words& arguments) {
   table.add("--ckpt-step", step, "this step of a run folder");
   table.add("--ema", options.ema, "the moving average of the weights that train --ema has kept");
   table.add("--output", output, "new folder for config.json, weights and tokenizer").required();
+  table.known_elsewhere({"--input", "--model", "--model-path", "--checkpoint", "--ckpt"}, "--load");
+  table.known_elsewhere({"--save", "--output-dir"}, "--output");
   table.add("--model-type", family, "family of transformers to write; by default derived from the model")
       .choices(convert::hf_model_types())
       .default_text("derived");

@@ -97,6 +97,8 @@ int import_megatron_main(const Words& arguments) {
       "replace the arguments that the checkpoint keeps.");
   table.add("--input", input, "that run's --save folder, or the folder of one checkpoint").required().value_name("DIR");
   table.add("--save", save, "run folder in which to write step_N").required().value_name("DIR");
+  table.known_elsewhere({"--load", "--load-dir", "--checkpoint", "--ckpt"}, "--input");
+  table.known_elsewhere({"--output", "--save-dir", "--output-dir"}, "--save");
   table.add("--ckpt-step", request.step, "this step of --input; by default the newest").minimum(0);
   table.add("--no-load-optim", weights_only, "weights only");
   table.add_choice("--replicas", replicas, {{"first", Replicas::kFirst}, {"mean", Replicas::kMean}},
@@ -126,6 +128,8 @@ int export_megatron_main(const Words& arguments) {
   table.add("--load", load, "run folder (newest complete step) or step folder").required().value_name("DIR");
   table.add("--ckpt-step", request.step, "this step of a run folder").minimum(0);
   table.add("--output", output, "where to write iter_N or global_stepN").required().value_name("DIR");
+  table.known_elsewhere({"--input", "--load-dir", "--checkpoint", "--ckpt"}, "--load");
+  table.known_elsewhere({"--save", "--save-dir", "--output-dir"}, "--output");
   table.add_choice("--format", request.format,
                    {{"megatron", MegatronFormat::kMegatron}, {"deepspeed", MegatronFormat::kDeepSpeed}},
                    "files of plain Megatron, or of DeepSpeed's pipeline engine");

@@ -87,9 +87,12 @@ void prune(const PruneRequest& request) {
   store::PruneRule rule = request.rule;
   if (request.keep_spikes) rule.spikes = spikes_of(run);
   store::PrunePlan plan = store::plan_prune(listing, rule);
-  if (plan.keep.empty())
-    throw UserError(concat("'", run.string(), "' holds no complete checkpoint; nothing is removed"),
+  if (plan.keep.empty()) {
+    const std::string other = report::describe_no_run(run);
+    throw UserError(concat(other.empty() ? concat("'", run.string(), "' holds no complete checkpoint") : other,
+                           "; nothing is removed"),
                     ExitCode::kMissingInput);
+  }
   std::optional<store::RunLock> lock;  // unfinished folders may be somebody's who is writing them
   if (!plan.leftovers.empty()) lock = store::RunLock::take_if_free(run);
   if (!lock && !plan.leftovers.empty()) {

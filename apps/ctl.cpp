@@ -115,6 +115,9 @@ ControlMessage request_of(const Words& words) {
   Problems problems;
   const std::string& command = words[1];
   if (std::find(kCtlCommands.begin(), kCtlCommands.end(), command) == kCtlCommands.end()) {
+    if (std::find(kCtlCommands.begin(), kCtlCommands.end(), words[0]) != kCtlCommands.end())
+      throw UserError(concat("the run comes before the command: espalier ctl ", command, " ", words[0]),
+                      ExitCode::kUsage);
     const Words near = nearest_names(command, kCtlCommands);
     problems.add("unknown command ", command, near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
                  near.empty() ? "; " : " ", "the commands of espalier ctl RUN are ", join(kCtlCommands, ", "));

@@ -10,6 +10,7 @@
 #include "base/pending_tree.h"
 #include "curate/fates.h"
 #include "curate/mix.h"
+#include "curate/source_check.h"
 #include "curate_commands.h"
 
 namespace espalier {
@@ -92,6 +93,8 @@ int curate_run_main(const std::vector<std::string>& arguments) {
     problems.add("--html: ", other);
   if (!request.dry_run && problems.empty()) check_folder(recipe, request.overwrite, problems);
   problems.raise();
+  curate::check_sources(recipe.sources, problems);
+  problems.raise(ExitCode::kBadData);
 
   clean_up_when_interrupted(kResumes);
   if (request.workers) recipe.workers = *request.workers;

@@ -1,4 +1,5 @@
 // espalier launch: reads torchrun's flags, has the ranks' command checked once, and starts the ranks.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "check_training.h"
 #include "commands.h"
 #include "eval_options.h"
+#include "families/registry.h"
 #include "generate_options.h"
 #include "launch/environment.h"
 #include "launch/launcher.h"
@@ -136,18 +138,41 @@ void check_tensor_ranks(const launch::LaunchOptions& options) {
                   ExitCode::kUsage);
 }
 
-// What takes all cores by itself, under Megatron's line with torch.distributed.launch: no ranks are started.
+// Help, and whatever else a command answers instead of doing its work.
+bool asks_for_answer(const Words& words) {
+  for (const std::string& word : words) {
+    if (word == "--") return false;
+    const std::string name = word.substr(0, word.find('='));
+    for (const char* answer : {"-h", "--help", "--help-all", "--help_all", "--help-man", "--help-markdown"})
+      if (name == answer) return true;
+  }
+  return false;
+}
+
+// Commands whose processes divide the work among themselves; each of several others would do all of it again.
+bool takes_part_as_rank(const Words& words) {
+  const std::string& command = words[0];
+  if (command == "train") return words.size() > 1 && families::find_family(words[1]) != nullptr;
+  if (command == "doctor") return std::find(words.begin(), words.end(), "--nodes") != words.end();
+  for (const char* other : {"generate", "serve", "eval", "curate"})
+    if (command == other) return true;
+  return false;
+}
+
+// What runs here in one process, also under Megatron's line with torch.distributed.launch: no ranks are started.
 std::optional<Words> words_of_one_process(const launch::LaunchOptions& options) {
   if (options.runs_other_program) return std::nullopt;
-  Words words = canonical_words(options.program);
-  if (words.empty() || words[0] != "index") return std::nullopt;
+  const Words words = canonical_words(options.program);
+  if (words.empty() || !is_command(words[0]) || words[0] == "launch" || words[0] == "submit") return std::nullopt;
+  if (asks_for_answer(words)) return words;
+  if (takes_part_as_rank(words)) return std::nullopt;
   if (options.max_nodes > 1)
-    throw UserError(
-        "espalier index runs on one machine; on several, embed a part of the passages on each and join the shards with "
-        "espalier index build",
-        ExitCode::kUsage);
-  log_info("espalier index takes all cores in one process: no ranks are started");
-  words.erase(words.begin());
+    throw UserError(words[0] == "index"
+                        ? std::string("espalier index runs on one machine; on several, embed a part of the passages "
+                                      "on each and join the shards with espalier index build")
+                        : concat("espalier ", words[0], " runs in one process: leave espalier launch --nnodes out"),
+                    ExitCode::kUsage);
+  if (options.num_local_ranks > 1) log_info("espalier ", words[0], " runs in one process: no ranks are started");
   return words;
 }
 
@@ -157,7 +182,7 @@ int launch_main(const Words& arguments) {
   const auto options = launch::read_launch_options(arguments, launch::process_variables());
   if (!options) return 0;
   choose_how_threads_wait(options->num_local_ranks);
-  if (const auto words = words_of_one_process(*options)) return index_main(*words);
+  if (const auto words = words_of_one_process(*options)) return run_subcommand("espalier", commands(), *words);
   launch::RankProgram program = program_of(*options);
   if (!options->runs_other_program) check_tensor_ranks(*options);
   if (program.command.front().ends_with("espalier-engine")) {

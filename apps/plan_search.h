@@ -4,9 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "plan_request.h"
 
 namespace espalier {
+
+// The exit code where no layout fits: a script that looks for one may try another machine.
+inline constexpr ExitCode kNothingFits{3};
 
 // `arguments` are those that the request was read from. Prints, and returns the exit code.
 int search_main(const std::vector<std::string>& arguments, const PlanRequest& request);

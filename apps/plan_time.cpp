@@ -14,7 +14,10 @@ using Json = nlohmann::ordered_json;
 int64_t num_samples(const PlanRequest& request) {
   if (!request.tokens) return request.config.training.num_samples;
   const int64_t sequence = request.config.data.sequence_length;
-  return (*request.tokens + sequence - 1) / sequence;
+  const int64_t samples = (*request.tokens + sequence - 1) / sequence;
+  if (!request.config.training.rampup_batch_size.empty()) return samples;
+  const int64_t batch = *request.config.training.global_batch_size;  // of whole steps
+  return (samples + batch - 1) / batch * batch;
 }
 
 Json periods_json(const plan::RunTime& time) {

@@ -1,8 +1,6 @@
 #include "replay_options.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <thread>
 
 #include "base/error.h"
@@ -50,10 +48,7 @@ void choose_layout(const ReplayOptions& options, ReplayPlan& plan) {
 // A retriever's queries compete with the blocks of one micro-batch of all replicas: with another number of these it has
 // another loss, which says nothing about the run's.
 void check_competitors(const ReplayOptions& options, const ReplayPlan& plan) {
-  constexpr std::array<std::string_view, 2> kRetrievers = {"ict", "ict-task"};
-  if (!plan.run.layout ||
-      std::find(kRetrievers.begin(), kRetrievers.end(), plan.run.config.family->name) == kRetrievers.end())
-    return;
+  if (!plan.run.layout || !plan.run.config.family->competes_across_replicas) return;
   const int64_t replicas = plan.layout.grid.data, chosen = plan.run.config.training.micro_batch_size;
   const int64_t micro_batch =
       options.more.empty() ? chosen

@@ -25,7 +25,7 @@ double steady_seconds() {
 }
 
 std::string text_of(const RunSight& run) {
-  const char* const words[] = {"nothing recorded", "running", "stopped", "finished", "failed"};
+  const char* const words[] = {"nothing recorded yet", "running", "stopped", "finished", "failed"};
   std::string text = concat(run.folder.string(), ": ", words[static_cast<size_t>(run.last_word)]);
   if (run.step >= 0) text += concat(", step ", format_count(run.step));
   if (run.num_steps) text += concat(" of ", format_count(*run.num_steps));

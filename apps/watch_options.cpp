@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/format.h"
+#include "report/run_reader.h"
 
 namespace espalier {
 namespace {
@@ -88,6 +89,9 @@ void check(const Rows& rows, const WatchOptions& options, Problems& problems) {
     std::error_code error;
     if (!std::filesystem::is_directory(run, error))
       problems.add("'", run, "' is no folder: name the folder of a run (--save), or create it for one that will begin");
+    else if (std::filesystem::exists(std::filesystem::path(run) / "manifest.json", error) ||
+             (!report::is_run_folder(run) && !report::find_runs({run}).empty()))
+      problems.add(report::describe_no_run(run), ". Each run is watched by its own name");
   }
 }
 

@@ -136,6 +136,18 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
   Words ambiguous;
   Option* option = find_row(name, !allow_prefixes_, &ambiguous);
   if (option == nullptr) {
+    const std::string value = equals != std::string::npos ? word.substr(equals + 1)
+                              : next_is_value()           ? reading.arguments[reading.at]
+                                                          : "";
+    if (ambiguous.empty() && positional_ && known_elsewhere_.count(normal_option_name(name)) == 0 &&
+        names_place(name, value)) {
+      reading.problems.add("unknown option ", name, ": here ", positional_->value_name,
+                           " is given without an option: ", program_, " ", positional_->value_name,
+                           positional_->maximum > 1 ? "..." : "");
+      if (equals != std::string::npos) reading.words.push_back(value);
+      while (next_is_value()) reading.words.push_back(reading.arguments[reading.at++]);
+      return;
+    }
     if (ambiguous.empty()) {
       reading.problems.add(unknown_option(name));
     } else {
@@ -156,7 +168,13 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
     words.push_back("true");
     reading.last_flag = option->name();
   } else {
-    while (next_is_value() && (option->is_list() || words.empty())) words.push_back(reading.arguments[reading.at++]);
+    // After a list of numbers comes what the command works on: --keep 2 4 RUN.
+    const auto is_for_command = [&] {
+      return positional_ && option->kind() == OptionKind::kInteger && !words.empty() &&
+             !parse_python_float(reading.arguments[reading.at]);
+    };
+    while (next_is_value() && (words.empty() || (option->is_list() && !is_for_command())))
+      words.push_back(reading.arguments[reading.at++]);
     if (words.empty() && !option->is_list()) {
       option->refused_ = true;
       reading.problems.add(option->name(), " expects a value (a negative one in the form ", option->name(), "=-1e-8)");

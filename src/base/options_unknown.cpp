@@ -34,6 +34,40 @@ std::string other_recipe(const std::string& path) {
   return "";
 }
 
+// What other commands and programs call the folder or file that a command works on; or whatever it is called, if it is
+// there.
+bool names_place(const std::string& name, const std::string& value) {
+  static const std::initializer_list<const char*> names = {"load",
+                                                           "input",
+                                                           "inputs",
+                                                           "save",
+                                                           "run",
+                                                           "runs",
+                                                           "run-dir",
+                                                           "run-folder",
+                                                           "ckpt",
+                                                           "path",
+                                                           "file",
+                                                           "files",
+                                                           "checkpoint",
+                                                           "ckpt-dir",
+                                                           "checkpoint-path",
+                                                           "data-path",
+                                                           "data",
+                                                           "model",
+                                                           "dir",
+                                                           "model-path",
+                                                           "model-dir",
+                                                           "folder",
+                                                           "model-name-or-path",
+                                                           "log-dir",
+                                                           "logdir"};
+  const std::string normal = normal_option_name(name);
+  if (std::any_of(names.begin(), names.end(), [&](const char* other) { return normal == other; })) return true;
+  std::error_code error;
+  return !value.empty() && std::filesystem::exists(value, error);
+}
+
 // A pipe or a device in the place of a recipe may never end.
 void check_is_recipe_file(const std::string& path) {
   std::error_code error;
@@ -84,6 +118,17 @@ std::string OptionTable::stray_word(const std::string& word, const std::string& 
   if (!last_flag.empty() && is_truth) return concat(last_flag, " is a switch: alone it is on; leave the word out");
   if (!last_flag.empty() && is_false)
     return concat(last_flag, " is a switch: leave it out, or write ", last_flag, "=false");
+  // The first that is missing; what exists is rather a folder to work on than a text.
+  std::error_code error;
+  const bool exists = std::filesystem::exists(word, error);
+  for (const auto& option : options_) {
+    const bool is_folder = option->name_ == "--load" && std::filesystem::is_directory(word, error);
+    const bool takes = option->kind_ == OptionKind::kText && option->choices_.empty() &&
+                       (is_folder || (option->required_ && (stray_option_.empty() || exists)));
+    if (!takes || option->given_ || option->perhaps_meant_) continue;
+    option->perhaps_meant_ = true;
+    return concat("write ", option->name(), " ", quoted_word(word));
+  }
   if (stray_option_.starts_with("--")) return concat("write ", stray_option_, " ", quoted_word(word));
   if (!stray_option_.empty()) return stray_option_;
   if (const std::string dash = dash_of(word); !dash.empty()) return dash;
@@ -118,6 +163,7 @@ std::string OptionTable::name_here(const std::string& name) {
     if (Option* option = find_row(meant, /*exact=*/true, nullptr)) option->perhaps_meant_ = true;
     return ": " + dash;
   }
+  if (normal_option_name(name) == "version") return ": `espalier version` shows it";
   const bool is_short = name.size() > 1 && name[0] == '-' && (std::isalpha(static_cast<unsigned char>(name[1])) != 0);
   const auto found = known_elsewhere_.find(normal_option_name(name));
   if (found == known_elsewhere_.end())

@@ -95,6 +95,9 @@ struct Family {
   bool reads_running_text = false;
   // Its loss is that of predicted tokens alone (models/lm_loss.h), whose labels can be drawn from the model as well.
   bool predicts_tokens = false;
+  // A sample of it competes with all others of a micro-batch, of every replica: with another number of these the same
+  // step has another loss.
+  bool competes_across_replicas = false;
   // Null, or what --pp-partition-method would say: then options of the family divide its layers, and resolve() says
   // what is wrong with stages, chunks and their layers.
   std::string (*partition_method)(const RunConfig& run) = nullptr;

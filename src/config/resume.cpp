@@ -1,11 +1,13 @@
 #include "config/resume.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/format.h"
 #include "base/hash.h"
 #include "config/run_config.h"
 #include "plan/batch_ramp.h"
+#include "text/tokenizer.h"
 
 namespace espalier::config {
 
@@ -173,7 +175,8 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
                      const ResumeFlags& flags, Problems& problems) {
   if (flags.finetune || overridden(flags, "tokenizer")) return;
   const bool has_tokenizer = std::any_of(saved.files.begin(), saved.files.end(), [](const store::StoredFile& file) {
-    return file.path.starts_with("tokenizer/");
+    constexpr std::string_view kFolder = "tokenizer/";
+    return file.path.starts_with(kFolder) && text::is_tokenizer_file(file.path.substr(kFolder.size()));
   });
   if (is_imported(saved.state) && !has_tokenizer) return;
   for (const store::ExtraFile& file : present) {

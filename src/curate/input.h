@@ -32,6 +32,7 @@ struct InputSource {
   InputFormat format = InputFormat::kJsonl;
   std::vector<std::string> files;
   std::string text_key = "text";
+  bool may_be_empty = false;  // of a recipe: no error where no record of it is a document
   // Set in every document: catalogue metadata such as the licence.
   std::vector<Metadata::Member> metadata;
 };

@@ -15,6 +15,7 @@
 #include "base/progress.h"
 #include "curate/fates.h"
 #include "curate/file_lock.h"
+#include "curate/recipe_difference.h"
 #include "data/preprocess.h"
 
 namespace espalier::curate {
@@ -24,7 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostGroups = 1000;
 constexpr const char* kManifest = "manifest.txt";
-constexpr const char* kFinishLock = "work.lock";  // beside the work folder: held by who begins or ends it
+constexpr const char* kRecipeCopy = "recipe.toml";  // for who comes with another
+constexpr const char* kFinishLock = "work.lock";    // beside the work folder: held by who begins or ends it
 
 // What the work of this recipe is known by. The number is that of the format of what lies there.
 std::string work_mark(const Recipe& recipe) { return recipe.fingerprint() + " work 2"; }
@@ -39,17 +41,6 @@ RunPlan plan_of(Recipe& recipe) {
   plan.memory_bytes = recipe.memory_bytes;
   plan.shard_bytes = recipe.shard_bytes;
   return plan;
-}
-
-// What a file may be called: letters, digits, and few other characters.
-std::string file_name_of(const std::string& value) {
-  std::string name;
-  for (const char c : value) {
-    const bool plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-    name += plain || (c == '.' && !name.empty()) ? c : '_';
-  }
-  return name.empty() ? "unknown" : name;
 }
 
 // The outputs, one for each group, in the order in which they were first needed.
@@ -104,7 +95,7 @@ class Groups {
     if (const std::string_view json = document.metadata.json(plan_.by); !value && !json.empty() && json != "null")
       if (plan_.is_partitioned) value = std::string(json);
     has_value_ |= value.has_value();
-    std::string name = plan_.by.empty() ? "documents" : file_name_of(value.value_or("unknown"));
+    std::string name = plan_.group_of(value);
     const auto [found, is_new] = index_.try_emplace(plan_.is_partitioned ? value.value_or("") : name, outputs_.size());
     if (is_new) {
       if (outputs_.size() == kMostGroups)
@@ -245,6 +236,7 @@ std::optional<FileLock> begin_work(const Recipe& recipe, bool overwrite) {
                       ExitCode::kCannotCreate);
     fs::remove_all(work);
     fs::create_directories(work);
+    write_file_atomically(work / kRecipeCopy, recipe.content);
     write_file_atomically(work / "recipe", mark);
   }
   std::optional<FileLock> at_work = FileLock::try_take(work / "processes", FileLock::Kind::kShared);
@@ -284,11 +276,17 @@ void write_outputs(const Recipe& recipe, const RunPlan& plan, MixResult& mix) {
   if (recipe.mix) mix.report["mix"] = write_blend(*recipe.mix, out, mix.groups);
   mix.report["recipe"] = recipe.fingerprint();
   write_reports(mix.report, out);
-  write_file_atomically(out / "recipe.toml", recipe.content);
+  write_file_atomically(out / kRecipeCopy, recipe.content);
   fs::remove_all(fs::path(recipe.output.folder) / "forget.work");  // of the curation that was here
 }
 
 }  // namespace
+
+// " (DIFFERENCE)".
+std::string how_other(const Recipe& recipe, const fs::path& other) {
+  const std::string difference = describe_difference(recipe, other);
+  return difference.empty() ? "" : concat(" (", difference, ")");
+}
 
 // What is in the way besides a curation: files of somebody else's under names that this one needs.
 void check_strangers(const Recipe& recipe, const fs::path& work, Problems& problems) {
@@ -330,14 +328,13 @@ void check_folder(const Recipe& recipe, bool overwrite, Problems& problems) {
   check_strangers(recipe, work, problems);
   if (fs::exists(work / "recipe", error)) {
     if (read_file(work / "recipe") != work_mark(recipe) && !overwrite)
-      problems.add(work.string(),
-                   " holds the work of another recipe, or of other inputs. Continue with those, or start over ",
-                   "with --overwrite.");
+      problems.add(work.string(), " holds the work of another recipe, or of other inputs",
+                   how_other(recipe, work / kRecipeCopy), ". Continue with those, or start over with --overwrite.");
     return;
   }
   if (fs::exists(folder / "report.json", error) && !overwrite)
-    problems.add(folder.string(),
-                 " holds a finished curation of another recipe, or of other inputs; --overwrite replaces it");
+    problems.add(folder.string(), " holds a finished curation of another recipe, or of other inputs",
+                 how_other(recipe, folder / kRecipeCopy), "; --overwrite replaces it");
 }
 
 MixResult make_mix(Recipe& recipe, bool overwrite) {
@@ -374,9 +371,7 @@ MixResult try_mix(Recipe& recipe, int64_t most_documents) {
   MixResult mix;
   std::map<std::string, GroupTally> groups;
   mix.run = run(plan, [&](Document&& document) {
-    const std::string name = recipe.output.by.empty()
-                                 ? "documents"
-                                 : file_name_of(document.metadata.text(recipe.output.by).value_or("unknown"));
+    const std::string name = recipe.output.group_of(document.metadata.text(recipe.output.by));
     GroupTally& group = groups[name];
     group.name = name;
     ++group.num_documents;

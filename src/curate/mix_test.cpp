@@ -12,6 +12,7 @@
 #include "curate/fates.h"
 #include "curate/forget.h"
 #include "curate/internal/run_fixture.h"
+#include "curate/source_check.h"
 #include "data/line_reader.h"
 #include "data/parquet.h"
 
@@ -592,6 +593,76 @@ TEST(CurateMix, WarnsOfWhatLeavesNothingAndOfAKeyThatNoDocumentHas) {
   const std::string most = warnings("", "[[step]]\nname = \"length\"\nleast = 100\n");
   EXPECT_NE(most.find("step 1, length: nothing is left of 2 documents"), std::string::npos) << most;
   EXPECT_EQ(warnings("", "[[step]]\nname = \"length\"\nleast = 1\n").find("nothing is left"), std::string::npos);
+}
+
+TEST(CurateMix, SaysInWhatAnotherRecipeDiffers) {
+  TestFolder folder;
+  write_text(folder / "in.jsonl", "{\"text\": \"one\"}\n");
+  const std::string file = folder / "r.toml";
+  const std::string start = concat("[output]\nfolder = \"", folder / "mix", "\"\n");
+  const std::string source = concat("[[source]]\nname = \"a\"\nfiles = [\"", folder / "in.jsonl", "\"]\n");
+  const auto problem = [&](const std::string& text) {
+    write_text(file, text);
+    Problems problems;
+    const Recipe recipe = read_recipe(file, problems);
+    problems.raise();
+    check_folder(recipe, false, problems);
+    return join(problems.messages(), "\n");
+  };
+  write_text(file, start + source + "[[step]]\nname = \"length\"\nleast = 1\n");
+  make(file, 1);
+  EXPECT_NE(problem(start + source + "[[step]]\nname = \"length\"\nleast = 2\n")
+                .find("inputs ([[step]] 1, length: least = 2, there it is 1); --overwrite"),
+            std::string::npos);
+  const std::string more = problem(start + "by = \"source\"\n" + source + "[[step]]\nname = \"pii\"\n");
+  EXPECT_NE(more.find("[[step]] 1, pii: name = 'pii' is new; [output] by = 'source' is new; "), std::string::npos)
+      << more;
+  EXPECT_NE(more.find("is only there"), std::string::npos) << more;
+  write_text(folder / "in.jsonl", "{\"text\": \"two\"}\n");
+  const auto later = std::filesystem::last_write_time(folder / "mix/recipe.toml") + std::chrono::seconds(5);
+  std::filesystem::last_write_time(folder / "in.jsonl", later);
+  const std::string changed = problem(start + source + "[[step]]\nname = \"length\"\nleast = 1\n");
+  EXPECT_NE(changed.find(concat("the recipe says the same, but ", folder / "in.jsonl", " has changed since")),
+            std::string::npos)
+      << changed;
+}
+
+TEST(CurateMix, NamesOfTheMixAreCheckedBeforeTheRun) {
+  TestFolder folder;
+  write_text(folder / "in.jsonl", "{\"text\": \"one\"}\n");
+  const std::string data = std::filesystem::current_path() / "tests/data/gpt2-tiny/";
+  const auto problems = [&](const std::string& by, const std::string& epochs, const std::string& step) {
+    write_text(folder / "r.toml",
+               concat("[output]\nfolder = \"", folder / "mix", "\"\n", by, "tokenizer = \"", data, "vocab.json\"\n",
+                      "[mix]\nepochs = [\"", epochs, "\"]\n[[source]]\nname = \"the books\"\nfiles = [\"",
+                      folder / "in.jsonl", "\"]\n", step));
+    return mix_problems(folder / "r.toml");
+  };
+  EXPECT_EQ(problems("by = \"source\"\n", "the_books=2", ""), "");
+  EXPECT_NE(problems("by = \"source\"\n", "the_boks=2", "").find("did you mean the_books?"), std::string::npos);
+  EXPECT_NE(problems("", "books=2", "").find("the only one is documents"), std::string::npos);
+  EXPECT_EQ(problems("by = \"kind\"\n", "books=2", ""), "") << "which shows only while it runs";
+  const std::string step = "[[step]]\nname = \"language\"\nkeep = [\"en\", \"fr\"]\n";
+  EXPECT_EQ(problems("by = \"language\"\n", "fr=2", step), "");
+  EXPECT_NE(problems("by = \"language\"\n", "fra=2", step).find("did you mean fr"), std::string::npos);
+}
+
+TEST(CurateMix, ASourceWithoutADocumentIsAnErrorUnlessTheRecipeSaysSo) {
+  TestFolder folder;
+  write_text(folder / "bad.jsonl", "one\ntwo\n");
+  write_text(folder / "late.jsonl", "one\n{\"text\": \"two\"}\n");
+  write_text(folder / "empty.jsonl", "");
+  const auto problem = [&](const std::string& name, bool may_be_empty) {
+    InputSource source;
+    source.name = "s", source.files = {folder / (name + ".jsonl")}, source.may_be_empty = may_be_empty;
+    Problems problems;
+    check_sources({source}, problems);
+    return join(problems.messages(), "\n");
+  };
+  EXPECT_EQ(problem("late", false), "");
+  EXPECT_NE(problem("bad", false).find("none of its 2 records is a document. The first: "), std::string::npos);
+  EXPECT_NE(problem("empty", false).find("there is no record in its 1 file"), std::string::npos);
+  EXPECT_EQ(problem("bad", true) + problem("empty", true), "");
 }
 
 TEST(CurateMix, RefusesMemoryWithoutAUnit) {

@@ -31,6 +31,7 @@ class RecipeReader {
     read_run(table);
     read_list(table, "source", [this](const toml::table& source) { read_source(source); });
     read_list(table, "step", [this](const toml::table& step) { read_step(step); });
+    check_mix_names(table);
     if (problems_.empty())
       if (const std::string problem = order_problem(recipe_.steps); !problem.empty())
         problems_.add(recipe_.file, ": ", problem);
@@ -131,6 +132,28 @@ class RecipeReader {
     for (const std::string& message : found.messages()) add(*node->as_table(), "[mix]", message);
   }
 
+  // Where it is known before the run which outputs there are.
+  void check_mix_names(const toml::table& table) {
+    if (!recipe_.mix) return;
+    std::vector<std::string> values;
+    if (recipe_.output.by == "source")
+      for (const InputSource& source : recipe_.sources) values.push_back(source.name);
+    if (recipe_.output.by == "language") values = kept_languages_;
+    std::vector<std::string> groups;
+    for (const std::string& value : values) groups.push_back(recipe_.output.group_of(value));
+    if (recipe_.output.by.empty()) groups = {recipe_.output.group_of(std::nullopt)};
+    if (groups.empty()) return;
+    for (const auto& [name, number] : recipe_.mix->epochs_of) {
+      if (std::find(groups.begin(), groups.end(), name) != groups.end()) continue;
+      const std::vector<std::string> near = nearest_names(name, groups, /*max_distance=*/4);
+      add(*table["mix"].as_table(), "[mix]",
+          concat("epochs ", name, "=", format_shortest(number), ": there is no output of that name; ",
+                 near.empty() ? concat(groups.size() == 1 ? "the only one is " : "they are ", join(groups, ", "))
+                              : concat("did you mean ", join(near, " or "), "?"),
+                 recipe_.output.by.empty() ? " ([output] by = \"source\" makes one of each source)" : ""));
+    }
+  }
+
   void read_run(const toml::table& table) {
     const toml::node* node = table.get("run");
     if (node == nullptr) return;
@@ -181,6 +204,7 @@ class RecipeReader {
     rows.add("--files", source.files, "files, with the wildcards * and ?; a folder means all files in it");
     rows.add("--manifest", manifest, "a file that names files, one a line");
     rows.add("--text-key", source.text_key, "key of a record whose text is taken");
+    rows.add_truth("--may-be-empty", source.may_be_empty, "no error where no record is a document");
     add_format_row(rows, source);
     const std::string what = concat("[[source]] ", table["name"].value_or(std::string("without a name")));
     read_rows(table, what, rows, {"metadata"});
@@ -245,6 +269,8 @@ class RecipeReader {
       for (const std::string& message : found.messages()) add(table, what, message);
     }
     recipe_.steps.push_back({name, std::move(maker)});
+    if (const toml::array* kept = name == "language" ? table["keep"].as_array() : nullptr)
+      for (const toml::node& language : *kept) kept_languages_.push_back(language.value_or(std::string()));
     for (const auto& [key, value] : table) note_files(value);
   }
 
@@ -263,12 +289,24 @@ class RecipeReader {
 
   Problems& problems_;
   Recipe recipe_;
+  std::vector<std::string> kept_languages_;  // by a step "language"
 };
 
 }  // namespace
 
 std::string OutputPlan::partition_file_of(const std::optional<std::string>& value) const {
   return concat(kPartitionedTable, "/", partition_folder(by, value), "/", file_of("part-00000"));
+}
+
+std::string OutputPlan::group_of(const std::optional<std::string>& value) const {
+  if (by.empty()) return "documents";
+  std::string name;
+  for (const char c : value.value_or("unknown")) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    name += plain || (c == '.' && !name.empty()) ? c : '_';
+  }
+  return name.empty() ? "unknown" : name;
 }
 
 std::string OutputPlan::file_of(const std::string& group) const {

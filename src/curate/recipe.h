@@ -39,6 +39,8 @@ struct OutputPlan {
   std::string tokenizer;         // path; empty: no token files
   bool append_eod = true;
 
+  // What the documents with this value of `by` are called: letters, digits and few other characters.
+  std::string group_of(const std::optional<std::string>& value) const;
   // "GROUP.jsonl.zst"
   std::string file_of(const std::string& group) const;
   // "documents/KEY=VALUE/part-00000.jsonl.zst"; no value: of documents without one.

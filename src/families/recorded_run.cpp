@@ -27,10 +27,7 @@ fs::path run_folder_of(const fs::path& folder) {
   const bool is_step = store::step_of_folder(plain.filename().string()).has_value();
   const fs::path run = is_step ? (plain.has_parent_path() ? plain.parent_path() : fs::path(".")) : plain;
   if (!report::is_run_folder(run))
-    throw UserError(concat("'", folder.string(),
-                           "' is not a run folder: it holds neither config.toml nor metrics.jsonl nor a checkpoint. "
-                           "Give the run's --save folder."),
-                    ExitCode::kMissingInput);
+    throw UserError(report::describe_no_run(run) + ". Give the run's --save folder.", ExitCode::kMissingInput);
   return run;
 }
 

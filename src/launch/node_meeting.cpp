@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -225,12 +226,16 @@ std::string NodeMeeting::missing(const std::vector<Node>& nodes) const {
       if (std::none_of(nodes.begin(), nodes.end(), [&](const Node& node) { return node.node_rank == number; }))
         who += concat(who.empty() ? "--node-rank " : ", ", number);
   } else {
-    const int64_t wanted = count < options_.min_nodes ? options_.min_nodes - count : options_.max_nodes - count;
-    who = concat(wanted, wanted == 1 ? " more machine" : " more machines");
+    const bool are_enough = count >= options_.min_nodes;
+    const int64_t wanted = are_enough ? options_.max_nodes - count : options_.min_nodes - count;
+    who = concat(are_enough ? "up to " : "", wanted, wanted == 1 ? " more machine" : " more machines");
   }
   std::string here;
   for (const Node& node : nodes) here += concat(here.empty() ? "" : ", ", node.address);
-  return concat(who, " (", count, " of ", options_.max_nodes, " here: ", here, ")");
+  const std::string all = options_.min_nodes == options_.max_nodes
+                              ? concat(options_.max_nodes)
+                              : concat("at least ", options_.min_nodes, " and at most ", options_.max_nodes);
+  return concat(who, " (", count, " of ", all, " here: ", here, ")");
 }
 
 // In the order of their ranks: as many of the first of them as the program can run on; none if it cannot run on as many
@@ -303,7 +308,12 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
       if (const std::vector<Node> chosen = largest_fitting(nodes); !chosen.empty())
         return nodes_from_text(store_.compare_set(key("world"), "", to_text(chosen)));
     if (surroundings_.now() <= give_up) {
-      report.look(missing(nodes));
+      // Of a run that has enough machines and starts without the others.
+      const Surroundings::Seconds to_start = last_call == Time::max() ? -1s : last_call - surroundings_.now();
+      if (to_start > 0s)
+        report.look(missing(nodes), concat("the run starts without at ", WaitReport::wall_clock(to_start)));
+      else
+        report.look(missing(nodes));
       surroundings_.sleep_for(kLook * std::max(1.0, static_cast<double>(count) / kMachinesOfALook));
       continue;
     }
@@ -409,21 +419,46 @@ void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
   leave_departure();
 }
 
-// What each machine has said of its ranks; warns of those that have said nothing in time.
+// What each machine has said of its ranks; warns of those that have said nothing in time. One that has seen that all
+// are done says nothing more: nobody waits for it then.
 std::vector<std::string> NodeMeeting::words_of_stopped(Time deadline) {
   std::vector<std::string> keys, texts;
   for (size_t at = 0; at < nodes_.size(); ++at) keys.push_back(key(concat("stopped/", at)));
-  const auto left = std::chrono::duration_cast<RendezvousStore::Milliseconds>(deadline - surroundings_.now());
-  try {
-    return store_.multi_get(keys, std::max(left, RendezvousStore::Milliseconds(0)));
-  } catch (const RendezvousTimeout&) {
-    for (size_t at = 0; at < nodes_.size(); ++at)
-      if (store_.check({keys[at]}))
-        texts.push_back(store_.get(keys[at], 10s));
-      else
-        log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
+  while (true) {
+    const auto left = std::chrono::duration_cast<RendezvousStore::Milliseconds>(deadline - surroundings_.now());
+    try {
+      return store_.multi_get(keys, std::clamp<RendezvousStore::Milliseconds>(left, 0ms, 500ms));
+    } catch (const RendezvousTimeout&) {
+      if (all_are_done()) return {};
+      if (surroundings_.now() >= deadline) break;
+    }
   }
+  for (size_t at = 0; at < nodes_.size(); ++at)
+    if (store_.check({keys[at]}))
+      texts.push_back(store_.get(keys[at], 10s));
+    else
+      log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
   return texts;
+}
+
+bool NodeMeeting::all_are_done() { return store_.add(key("done"), 0) == std::ssize(nodes_); }
+
+RoundOutcome NodeMeeting::outcome_after_all() {
+  if (!all_are_done()) return RoundOutcome::kFailed;
+  return end_well(store_) == kRoundRegroups ? RoundOutcome::kRegroups : RoundOutcome::kDone;
+}
+
+bool NodeMeeting::others_are_enough(size_t without) {
+  std::vector<Node> others = nodes_;
+  others.erase(others.begin() + static_cast<std::ptrdiff_t>(without));
+  std::set<std::string> known;
+  for (const Node& node : nodes_) known.insert(node.id);
+  for (const char* list : {"arrived", "waiting"})  // one that came as the list was closed does not wait yet
+    if (store_.check({key(list)}))
+      for (Node& node : nodes_in(list))
+        if (known.insert(node.id).second) others.push_back(std::move(node));
+  const char* const answer = largest_fitting(others).empty() ? "no" : "yes";
+  return store_.compare_set(key("goes-on"), "", answer) == "yes";  // others may have come or left for another launcher
 }
 
 std::vector<Failure> NodeMeeting::collect_failures(double patience_seconds) {

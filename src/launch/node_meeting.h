@@ -84,6 +84,11 @@ class NodeMeeting {
   void report_stopped(const std::vector<Failure>& failures);
   // Of all machines, sorted by cause; waits at most that long for the others to stop.
   std::vector<Failure> collect_failures(double patience_seconds);
+  // Of a round that failed, once its machines have stopped: all ranks may have ended well after all, before or after
+  // the launcher of one died.
+  RoundOutcome outcome_after_all();
+  // Whether the run can go on without that machine of the round, with those that wait; all launchers get one answer.
+  bool others_are_enough(size_t without);
   // No round follows: for machines that wait. `well`: the job has done what it was to do, or has stopped as it was
   // told.
   void report_over(bool well);
@@ -106,6 +111,7 @@ class NodeMeeting {
   std::vector<std::string> words_of_stopped(Surroundings::Time deadline);
   bool is_anybody_in_the_run();
   bool all_have_left();  // of the machines of this round
+  bool all_are_done();   // the same
   void leave();          // for good
   bool all_are_ready(const std::vector<Node>& nodes);
   std::optional<Round> take_part(const std::vector<Node>& nodes);

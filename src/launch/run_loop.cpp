@@ -26,9 +26,17 @@ std::string num_running(const Ranks& ranks) {
   return concat(count, count == 1 ? " rank" : " ranks");
 }
 
-bool is_here(const Round& round, const Failure& cause) {
-  return cause.rank >= round.first_rank && cause.rank < round.first_rank + round.nodes[round.node].num_ranks;
+// The machine of the rank that failed.
+size_t node_of(const Round& round, const Failure& cause) {
+  int64_t end = 0;
+  for (size_t at = 0; at < round.nodes.size(); ++at) {
+    end += round.nodes[at].num_ranks;
+    if (cause.rank < end) return at;
+  }
+  return round.nodes.size() - 1;
 }
+
+bool is_here(const Round& round, const Failure& cause) { return node_of(round, cause) == round.node; }
 
 // The store may be gone along with the machine that hosts it: this machine's ranks stop all the same.
 template <class Tell>
@@ -232,7 +240,16 @@ int RunLoop::end_without_store(const Ranks& ranks) {
 std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& ranks) {
   const std::string run_folder = ranks.sight().folder;
   std::vector<Failure> failures = ranks.failures();
-  try_to_tell([&] { failures = meeting_.collect_failures(patience_after_failure() + 10); });
+  RoundOutcome outcome = RoundOutcome::kFailed;
+  try_to_tell([&] {
+    failures = meeting_.collect_failures(patience_after_failure() + 10);
+    outcome = meeting_.outcome_after_all();
+  });
+  if (outcome == RoundOutcome::kDone) return 0;
+  if (outcome == RoundOutcome::kRegroups) {
+    restart_ = 0;
+    return std::nullopt;
+  }
   if (failures.empty()) {
     log_warning("the ranks were stopped because another machine's failed; it has not said why");
     return static_cast<int>(ExitCode::kLostPeer);
@@ -243,7 +260,8 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
       program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
   RestartDecision decision = restarts_.decide(cause);
   if (is_refused) decision.starts_again = false;
-  if (!decision.starts_again && !is_refused && shrinks(round, cause)) {
+  const bool goes_without = !decision.starts_again && !is_refused && shrinks(round, cause);
+  if (goes_without) {
     if (round.node == 0 && !cause.lost_machine) tell_left_out(cause, run_folder, failures);
     if (!cause.lost_machine && is_here(round, cause)) {
       log_warning("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
@@ -256,15 +274,16 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   }
   restart_ = decision.restart;
   const std::string what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); ");
-  if (round.node == 0)
-    site_.tell(
-        {.what = what + (decision.starts_again ? concat("restart ", restart_, " of ", options_.max_restarts, " follows")
-                         : decision.alike.empty()
-                             ? std::string("the run has ended")
-                             : concat("the same fault came ", decision.alike.size(), " times, and the run has ended")),
-         .run_folder = run_folder,
-         .starts_again = decision.starts_again,
-         .failures = failures});
+  if (round.node == 0 && (!goes_without || cause.lost_machine))
+    site_.tell({.what = what + (goes_without ? std::string("the run goes on without that machine")
+                                : decision.starts_again
+                                    ? concat("restart ", restart_, " of ", options_.max_restarts, " follows")
+                                : decision.alike.empty() ? std::string("the run has ended")
+                                                         : concat("the same fault came ", decision.alike.size(),
+                                                                  " times, and the run has ended")),
+                .run_folder = run_folder,
+                .starts_again = decision.starts_again,
+                .failures = failures});
   if (decision.starts_again) {
     log_info(what, "starting all ranks again",
              decision.wait_seconds > 0 ? concat(" in ", decision.wait_seconds, " s, as they got no further than before")
@@ -281,11 +300,16 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   return exit_code_of(cause);
 }
 
-// Whether the machine of the failure is lost for good, and the others are enough. What a rank does by itself, it
-// would do elsewhere as well.
+// Whether the machine of the failure is lost for good, and the others are enough, with those that wait. What a rank
+// does by itself, it would do elsewhere as well.
 bool RunLoop::shrinks(const Round& round, const Failure& cause) const {
   const bool is_of_machine = cause.lost_machine || cause.signal != 0;
-  return is_of_machine && is_from_outside(cause) && std::ssize(round.nodes) > options_.min_nodes;
+  if (!is_of_machine || !is_from_outside(cause)) return false;
+  if (std::ssize(round.nodes) > options_.min_nodes) return true;
+  bool are_enough = false;
+  if (options_.min_nodes < options_.max_nodes)
+    try_to_tell([&] { are_enough = meeting_.others_are_enough(node_of(round, cause)); });
+  return are_enough;
 }
 
 void RunLoop::tell_left_out(const Failure& cause, const std::string& run_folder, const std::vector<Failure>& failures) {

@@ -19,19 +19,21 @@ class WaitReport {
   // `timeout`: after which the wait is given up. `patience`: before the first word. `level`: kQuiet is always heard.
   explicit WaitReport(std::chrono::duration<double> timeout, std::chrono::seconds patience = std::chrono::seconds(1),
                       LogLevel level = LogLevel::kInfo)
-      : start_(Clock::now()), first_(start_ + patience), next_(first_), until_(wall_clock(timeout)), level_(level) {}
+      : start_(Clock::now()), first_(start_ + patience), next_(first_), until_(end_text(timeout)), level_(level) {}
 
   // To be called at each look; `what` names who or what is waited for.
-  void look(const std::string& what) {
+  void look(const std::string& what) { look(what, until_); }
+  // Where the wait may end before it is given up: `end` says when, and how ("the run starts at 10:20:30").
+  void look(const std::string& what, const std::string& end) {
     const Clock::time_point now = Clock::now();
     if (now < first_ || (what == said_ && now < next_)) return;
     said_ = what;
     next_ = now + std::chrono::seconds(30);
     const double waited = std::chrono::duration<double>(now - start_).count();
-    log_line(level_, concat("waiting for ", what, ": ", format_duration(waited), " so far, until ", until_));
+    log_line(level_, concat("waiting for ", what, ": ", format_duration(waited), " so far, ", end));
   }
 
- private:
+  // "10:20:30", so many seconds from now.
   static std::string wall_clock(std::chrono::duration<double> from_now) {
     const time_t then = time(nullptr) + static_cast<time_t>(from_now.count());
     tm parts = {};
@@ -40,6 +42,9 @@ class WaitReport {
     strftime(text, sizeof text, "%H:%M:%S", &parts);
     return text;
   }
+
+ private:
+  static std::string end_text(std::chrono::duration<double> timeout) { return "until " + wall_clock(timeout); }
 
   Clock::time_point start_, first_, next_;
   std::string until_, said_;

@@ -190,17 +190,30 @@ std::vector<fs::path> find_runs(const std::vector<std::string>& folders, int dep
   return {runs.begin(), runs.end()};
 }
 
-Run read_run(const fs::path& folder) {
+std::string describe_no_run(const fs::path& folder) {
+  constexpr size_t kMostNamed = 8;
+  if (is_run_folder(folder)) return "";
+  const std::string name = concat("'", folder.string(), "' ");
   std::error_code error;
-  if (!is_run_folder(folder))
-    throw UserError(
-        concat("'", folder.string(), "' ",
-               fs::exists(folder / "manifest.json", error) ? "is a step folder; name the run folder above it"
-               : fs::exists(folder, error)
-                   ? "is not a run folder: it has neither config.toml nor metrics.jsonl nor a checkpoint. " +
-                         concat("`espalier runs list ", folder.string(), "` shows the runs below it")
-                   : "does not exist"),
-        ExitCode::kMissingInput);
+  if (!fs::exists(folder, error)) return name + "does not exist";
+  if (!fs::is_directory(folder, error)) return name + "is a file, not the folder of a run";
+  if (fs::exists(folder / "manifest.json", error)) {
+    const fs::path plain = folder.has_filename() ? folder : folder.parent_path();
+    const fs::path run = plain.has_parent_path() ? plain.parent_path() : fs::path(".");
+    return concat(name, "is a step folder; name the run folder above it",
+                  is_run_folder(run) ? concat(", '", run.string(), "'") : "");
+  }
+  std::vector<std::string> runs;
+  for (const fs::path& run : find_runs({folder.string()})) runs.push_back(run.string());
+  if (runs.empty()) return name + "is not a run folder: it has neither config.toml nor metrics.jsonl nor a checkpoint";
+  const size_t count = runs.size();
+  if (count > kMostNamed) runs.resize(kMostNamed), runs.push_back(concat("... (", count, " in all)"));
+  return concat(name, "is not a run folder, but holds ", count == 1 ? "one" : "some", ": ", join(runs, ", "));
+}
+
+Run read_run(const fs::path& folder) {
+  if (const std::string problem = describe_no_run(folder); !problem.empty())
+    throw UserError(problem, ExitCode::kMissingInput);
   Run run;
   run.folder = folder;
   run.options = read_options(folder / "config.toml");

@@ -45,6 +45,9 @@ bool is_run_folder(const std::filesystem::path& folder);
 // UserError where one of `folders` is not there.
 std::vector<std::filesystem::path> find_runs(const std::vector<std::string>& folders, int depth = 2);
 
+// "": a run's. Otherwise what is there instead, and which runs are in it or around it.
+std::string describe_no_run(const std::filesystem::path& folder);
+
 // A UserError (missing input) for a folder that is none of a run.
 Run read_run(const std::filesystem::path& folder);
 

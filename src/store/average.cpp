@@ -121,13 +121,20 @@ class Averaging {
     int64_t bytes = 0;
     for (const TensorFacts& tensor : tensors_) bytes += tensor.num_bytes();
     Progress progress("average", bytes, Progress::Unit::kBytes);
-    write_step(
-        request_.run_folder, manifest, tensors_,
-        [&](size_t tensor, int64_t offset, int64_t count, void* to) {
-          make(tensors_[tensor].name, offset, count, static_cast<float*>(to));
-          progress.advance(count);
-        },
-        extra);
+    std::error_code ignored;
+    const bool was_there = std::filesystem::exists(request_.run_folder, ignored);
+    try {
+      write_step(
+          request_.run_folder, manifest, tensors_,
+          [&](size_t tensor, int64_t offset, int64_t count, void* to) {
+            make(tensors_[tensor].name, offset, count, static_cast<float*>(to));
+            progress.advance(count);
+          },
+          extra);
+    } catch (...) {
+      if (!was_there) std::filesystem::remove(request_.run_folder, ignored);  // empty
+      throw;
+    }
     progress.finish();
     return request_.run_folder / step_folder_name(manifest.state.step);
   }

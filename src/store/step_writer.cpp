@@ -249,10 +249,15 @@ void write_step(const fs::path& run_folder, const StepContent& content, const Wr
   try {
     write_and_commit(run_folder, content, writers);
   } catch (const std::exception& error) {
+    // What could not be read, of an average or a conversion, is not what could not be written.
+    const auto* const known = dynamic_cast<const UserError*>(&error);
+    const bool is_of_source =
+        known != nullptr && (known->code() == ExitCode::kBadData || known->code() == ExitCode::kMissingInput);
+    const ExitCode code = is_of_source ? known->code() : ExitCode::kInputOutput;
     const std::string reason = abort_step(partial_folder(run_folder, step), writers, plain_text(error));
     throw UserError(concat("checkpoint '", (run_folder / step_folder_name(step)).string(), "' was not saved: ", reason,
                            ". Checkpoints saved earlier are untouched."),
-                    ExitCode::kInputOutput);
+                    code);
   }
 }
 

@@ -331,6 +331,12 @@ NamedIds find_named_ids(const std::filesystem::path& folder, const Tokenizer& to
 std::unique_ptr<Tokenizer> load_hf_tokenizer(const std::filesystem::path& path, int64_t extra_ids) {
   const std::filesystem::path file = tokenizer_json_of(path);
   const nlohmann::json content = read_json_file(file);
+  if (file.filename() != "tokenizer.json" && !content.contains("model")) {  // config.json and its like
+    const std::filesystem::path own = file.parent_path() / "tokenizer.json";
+    throw UserError(concat("'", file.string(), "' is not a tokenizer: it has no 'model'",
+                           std::filesystem::exists(own) ? concat("; '", own.string(), "' is there") : ""),
+                    ExitCode::kBadData);
+  }
   auto tokenizer =
       std::make_unique<HfTokenizer>(file, read_parts(JsonPart(content, file.string()), extra_ids), extra_ids);
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();

@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <nlohmann/json.hpp>
 
@@ -70,17 +71,24 @@ bool bert_is_lower_case(const fs::path& vocab_file) {
   return !read.is_object() || found == read.end() || !found->is_boolean() || found->get<bool>();
 }
 
+// Each of them is a tokenizer, or with merges.txt; what lies beside them (generation_config.json, ...) is none.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model",
+                                           "vocab.tiktoken"};
+
 // What a folder holds, or the path itself.
 fs::path tokenizer_file(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;
-  for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "vocab.tiktoken"}) {
+  for (const char* name : kTokenizerFiles)
     if (fs::exists(path / name)) return path / name;
-  }
   return path;  // whose reader says what is missing
 }
 
 }  // namespace
+
+bool is_tokenizer_file(const std::string& name) {
+  return std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) != std::end(kTokenizerFiles);
+}
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;

@@ -121,6 +121,9 @@ TokenizerOptions moved_to(TokenizerOptions options, const std::filesystem::path&
 // Throws a UserError that names what is missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
+// Whether a file of this name is a tokenizer, rather than what lies beside one (generation_config.json, ...).
+bool is_tokenizer_file(const std::string& name);
+
 // What is at `path`: a tokenizer.json, vocab.json with merges.txt next to it, vocab.txt (lower case unless
 // tokenizer_config.json next to it says otherwise), a SentencePiece .model, ranks of tiktoken, or a folder that holds
 // one of these; the first that exists, in this order.

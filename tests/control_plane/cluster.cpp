@@ -319,12 +319,9 @@ bool Cluster::must_complete() const {
   int64_t num_unhurt = 0;  // of those that are there from the beginning
   for (int machine = 0; machine < scenario_.num_machines; ++machine)
     num_unhurt += hurt.count(machine) == 0 && scenario_.starts[static_cast<size_t>(machine)] <= 2 ? 1 : 0;
-  // Machines that wait, as the run cannot be divided over them as well, do not take the place of one that is lost.
   const launch::LaunchOptions& options = scenario_.options;
-  const bool may_wait = scenario_.num_machines > options.max_nodes ||
-                        std::ssize(scenario_.fit_counts) <= options.max_nodes - options.min_nodes;
-  return scenario_.bad_step < 0 && !may_wait && options.last_call_seconds >= 2 &&
-         num_unhurt >= scenario_.options.min_nodes;
+  const bool may_replace = scenario_.num_machines == options.max_nodes || options.min_nodes < options.max_nodes;
+  return scenario_.bad_step < 0 && may_replace && options.last_call_seconds >= 2 && num_unhurt >= options.min_nodes;
 }
 
 void Cluster::check_end() {

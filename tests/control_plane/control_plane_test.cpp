@@ -68,6 +68,69 @@ TEST_F(ControlPlane, TenThousandRanksLoseOneAndAMachine) {
   EXPECT_LT(verdict.seconds, 400);
 }
 
+// Machines that start one after another within a second, with ten steps of one.
+Scenario machines(int count, int64_t least, int64_t most) {
+  Scenario scenario;
+  scenario.num_machines = count;
+  scenario.options.rendezvous = launch::Rendezvous::kC10d;
+  scenario.options.min_nodes = least, scenario.options.max_nodes = most;
+  scenario.options.num_local_ranks = 2;
+  scenario.options.store_host = "machine0";
+  scenario.options.run_id = "simulated";
+  scenario.options.monitor_interval_seconds = 0.5;
+  scenario.options.join_timeout_seconds = 120;
+  scenario.options.last_call_seconds = 2;
+  for (int machine = 0; machine < count; ++machine) scenario.starts.push_back(0.2 * machine);
+  for (int64_t fitting = least; fitting <= most; ++fitting) scenario.fit_counts.insert(fitting);
+  scenario.num_steps = 10;
+  return scenario;
+}
+
+// The run is at its least, one of its machines loses its ranks always, and another waits, as the run cannot be divided
+// over it as well.
+TEST_F(ControlPlane, AMachineThatWaitsTakesThePlaceOfOneThatIsLost) {
+  Scenario scenario = machines(4, 3, 4);
+  scenario.fit_counts = {3};
+  scenario.bad_machines = {1};
+  const Verdict verdict = simulate(scenario);
+  EXPECT_EQ(verdict.violation, "");
+  EXPECT_TRUE(verdict.is_complete);
+  EXPECT_EQ(verdict.num_rounds, 2);
+  EXPECT_EQ(verdict.exit_codes, (std::vector<int>{0, 137, 0, 0}));
+  EXPECT_EQ(simulate(scenario_of(121529)).violation, "");
+}
+
+// Without one that waits it ends, at once and for all.
+TEST_F(ControlPlane, ARunAtItsLeastEndsWithAMachineThatNobodyReplaces) {
+  Scenario scenario = machines(3, 3, 4);
+  scenario.bad_machines = {1};
+  const Verdict verdict = simulate(scenario);
+  EXPECT_EQ(verdict.violation, "");
+  EXPECT_FALSE(verdict.is_complete);
+  EXPECT_EQ(verdict.exit_codes, (std::vector<int>{137, 137, 137}));
+}
+
+// The launcher of one machine is killed at every moment around the end, where messages may be late: before its ranks
+// are done, between that and the end of the others' ranks, and after it. The others return one code, and not 69 after
+// one has seen that all are done.
+TEST_F(ControlPlane, WheneverALauncherDiesAroundTheEndTheOthersAgree) {
+  int num_complete = 0, num_failed = 0;
+  for (uint64_t seed = 14; seed < 20; ++seed)
+    for (double time = 16; time < 21; time += 0.04) {
+      Scenario scenario = machines(3, 3, 3);
+      scenario.seed = seed;
+      scenario.options.num_local_ranks = 1;
+      scenario.network.late = 0.3, scenario.network.latest = 1;
+      scenario.faults = {{time, FaultKind::kLauncherKilled, 2}};
+      const Verdict verdict = simulate(scenario);
+      EXPECT_EQ(verdict.violation, "") << "seed " << seed << ", killed at " << time;
+      ++(verdict.is_complete && verdict.exit_codes[0] == 0 ? num_complete : num_failed);
+    }
+  EXPECT_GT(num_complete, 10);
+  EXPECT_GT(num_failed, 10);
+  EXPECT_EQ(simulate(scenario_of(117076)).violation, "");
+}
+
 // A round has failed and its ranks are slow to stop; meanwhile another machine comes, and one is enough.
 TEST_F(ControlPlane, AMachineThatWaitsStartsNothingWhileOthersStillStop) {
   EXPECT_EQ(simulate(scenario_of(116)).violation, "");

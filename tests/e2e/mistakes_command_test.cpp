@@ -177,6 +177,80 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"echo x >in; espalier checkpoint import-hf --input in --save out; code=$?; rm in; exit $code", 2,
                 "is a file; give the folder, with config.json"}));
 
+// A word or an option where another is meant: the right line is said.
+INSTANTIATE_TEST_SUITE_P(
+    Usage, MistakesCommand,
+    testing::Values(
+        Mistake{"espalier checkpoint verify --load run", 2,
+                "unknown option --load: here FOLDER is given without an option: espalier checkpoint verify FOLDER"},
+        Mistake{"espalier checkpoint inspect --load=run", 2, "espalier checkpoint inspect FOLDER"},
+        Mistake{"espalier checkpoint prune --load run --keep-last 1", 2, "espalier checkpoint prune RUN_FOLDER"},
+        Mistake{"espalier checkpoint diff --load a b", 2, "espalier checkpoint diff FOLDER..."},
+        Mistake{"espalier checkpoint average --input a b --save mean", 2, "espalier checkpoint average FOLDER..."},
+        Mistake{"espalier runs show --save run", 2, "espalier runs show FOLDER"},
+        Mistake{"mkdir here; espalier runs list --from here; code=$?; rmdir here; exit $code", 2,
+                "unknown option --from: here FOLDER is given without an option"},
+        Mistake{"espalier watch --run run", 2, "espalier watch RUN..."},
+        Mistake{"espalier data check --data-path corpus", 2, "espalier data check PREFIX..."},
+        Mistake{"espalier ctl status run", 2, "the run comes before the command: espalier ctl run status"},
+        Mistake{"espalier checkpoint export-hf --input run --output hf", 2,
+                "unknown option --input: here it is --load"},
+        Mistake{"espalier checkpoint export-hf run --output hf", 2, "unexpected word run: write --load run"},
+        Mistake{"espalier checkpoint import-hf --load hf --save run", 2, "unknown option --load: here it is --input"},
+        Mistake{"espalier checkpoint import-megatron --load old --save run", 2, "--load: here it is --input"},
+        Mistake{"espalier replay run --step 2", 2, "unexpected word run: write --load run"},
+        Mistake{"espalier serve run", 2, "unexpected word run: write --load run"},
+        Mistake{"mkdir run; espalier generate run; code=$?; rmdir run; exit $code", 2, "run: write --load run"},
+        Mistake{"espalier $TRAIN --version", 2, "unknown option --version: `espalier version` shows it"},
+        Mistake{"espalier launch --nproc-per-node 2 train --lr 3", 2, "'--lr' is not a model family"},
+        Mistake{"espalier launch --nnodes 2 preprocess --input x", 2,
+                "espalier preprocess runs in one process: leave espalier launch --nnodes out"},
+        Mistake{"espalier checkpoint prune --keep 2 run --keep-last 1", 66,
+                "'run' does not exist; nothing is removed"}));
+
+// Folders of runs and of checkpoints in each other's place.
+INSTANTIATE_TEST_SUITE_P(
+    Folders, MistakesCommand,
+    testing::Values(
+        Mistake{
+            "mkdir -p runs/a runs/b; touch runs/{a,b}/metrics.jsonl; espalier watch runs --once; code=$?; rm -r runs; "
+            "exit $code",
+            2, "'runs' is not a run folder, but holds some: runs/a, runs/b. Each run is watched by its own name"},
+        Mistake{"mkdir -p runs/a; touch runs/a/metrics.jsonl; espalier watch runs --check; code=$?; rm -r runs; "
+                "exit $code",
+                2, "'runs' is not a run folder, but holds one: runs/a"},
+        Mistake{"mkdir -p run/step_00000002; touch run/metrics.jsonl run/step_00000002/manifest.json; "
+                "espalier watch run/step_00000002 --once; code=$?; rm -r run; exit $code",
+                2, "'run/step_00000002' is a step folder; name the run folder above it, 'run'"},
+        Mistake{"mkdir -p runs/a to; touch runs/a/metrics.jsonl; espalier checkpoint backup runs --to to; code=$?; "
+                "rm -r runs to; exit $code",
+                66, "'runs' is not a run folder, but holds one: runs/a"},
+        Mistake{
+            "mkdir -p runs/a; touch runs/a/metrics.jsonl; espalier data who --run runs --step 1; code=$?; rm -r runs; "
+            "exit $code",
+            66, "'runs' is not a run folder, but holds one: runs/a"},
+        Mistake{"mkdir -p runs/a; touch runs/a/metrics.jsonl; espalier checkpoint prune runs --keep-last 1; code=$?; "
+                "rm -r runs; exit $code",
+                66, "'runs' is not a run folder, but holds one: runs/a; nothing is removed"}));
+
+// Inputs that are damaged: bad data, and nothing of the output stays.
+INSTANTIATE_TEST_SUITE_P(
+    Damaged, MistakesCommand,
+    testing::Values(
+        Mistake{"espalier $TRAIN --save a --save-interval 2; espalier $TRAIN --save b --save-interval 2 --seed 2; "
+                "printf x | dd of=b/step_00000002/weights-final.safetensors bs=1 conv=notrunc seek=$(($(stat -c %s "
+                "b/step_00000002/weights-final.safetensors) - 3)); espalier checkpoint average a b --save mean; "
+                "code=$?; rm -r a b; exit $code",
+                65, "expected checksum"},
+        Mistake{"printf '[output]\nfolder = \"mix\"\n[[source]]\nname = \"a\"\nfiles = [\"in.jsonl\"]\n' >r.toml; "
+                "printf 'x\ny\n' >in.jsonl; espalier curate r.toml; code=$?; rm r.toml in.jsonl; exit $code",
+                65, "[[source]] a: none of its 2 records is a document. The first: in.jsonl:1: "},
+        Mistake{
+            "printf '[output]\nfolder = \"mix\"\n[[source]]\nname = \"a\"\nfiles = [\"in.jsonl\"]\n' >r.toml; "
+            ">in.jsonl; espalier curate r.toml; code=$?; rm r.toml in.jsonl; exit $code",
+            65,
+            "[[source]] a: there is no record in its 1 file (in.jsonl). Nothing was written; may_be_empty = true"}));
+
 INSTANTIATE_TEST_SUITE_P(Surroundings, MistakesCommand,
                          testing::Values(Mistake{"OMP_NUM_THREADS=0 espalier $TRAIN", 2,
                                                  "OMP_NUM_THREADS='0' is not a number of threads"},

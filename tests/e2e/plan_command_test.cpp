@@ -201,6 +201,29 @@ TEST_F(PlanCommand, ASearchGivesFlagsThatPlanTheSame) {
   EXPECT_NE(fixed.errors.find("--search chooses the schedule"), std::string::npos) << fixed.errors;
 }
 
+TEST_F(PlanCommand, ASearchThatFindsNothingHasAnExitCodeAndSaysWhatWouldFit) {
+  const std::string search = small_ + "--bf16 --machine h100 --search ";
+  const Outcome text = bash(search + "--gpus 2 --gpu-memory 1GiB");
+  EXPECT_EQ(text.exit_code, 3) << text.errors;
+  EXPECT_NE(text.output.find(": 0 fit;"), std::string::npos) << text.output;
+  for (const char* part : {"nothing fits on 2 devices of 1.00 GiB: the nearest (tensor 2, pipeline 1, micro-batch 1",
+                           " too much. It would fit with --gpus "})
+    EXPECT_NE(text.errors.find(part), std::string::npos) << part << " in\n" << text.errors;
+  // What is said to fit does.
+  const size_t at = text.errors.find("--gpus ");
+  const std::string gpus = text.errors.substr(at, text.errors.find(':', at) - at);
+  EXPECT_EQ(bash(search + gpus + " --gpu-memory 1GiB").exit_code, 0) << gpus;
+
+  const Outcome json = bash(search + "--gpus 2 --gpu-memory 1GiB --json");
+  EXPECT_EQ(json.exit_code, 3);
+  EXPECT_TRUE(Json::parse(json.output).at("best").empty());
+
+  const Outcome batch = bash(search + "--num-layers 4 --gpus 7 --global-batch-size 8");
+  EXPECT_EQ(batch.exit_code, 3);
+  EXPECT_NE(batch.errors.find("do not divide the batch"), std::string::npos) << batch.errors;
+  EXPECT_NE(batch.errors.find("It would fit with --global-batch-size 7:"), std::string::npos) << batch.errors;
+}
+
 TEST_F(PlanCommand, MachinesThatAreNoneAreRefused) {
   const Outcome outcome = bash(small_ + "--machine a100 --nodes 1");
   EXPECT_EQ(outcome.exit_code, 2);

@@ -352,7 +352,11 @@ TEST(Resume, AnImportedCheckpointHasNoOrderAndMayHaveNoTokenizer) {
   config::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
   EXPECT_TRUE(problems.empty());
   ASSERT_EQ(config::environment_changes(saved.state, present).size(), 1u);
-  saved.files = {{.path = "tokenizer/vocab.json", .bytes = 8, .hashed_bytes = 8, .checksum = 1}};
+  // What lies beside a tokenizer is none.
+  saved.files = {{.path = "tokenizer/generation_config.json", .bytes = 8, .hashed_bytes = 8, .checksum = 1}};
+  config::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
+  EXPECT_TRUE(problems.empty());
+  saved.files.push_back({.path = "tokenizer/vocab.json", .bytes = 8, .hashed_bytes = 8, .checksum = 1});
   config::check_tokenizer(saved, {{"tokenizer/vocab.json", "{}"}}, {}, problems);
   EXPECT_EQ(problems.messages().size(), 1u);
 }

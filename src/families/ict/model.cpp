@@ -164,6 +164,7 @@ const config::Family& ict_family() {
       .find_unused = find_unused_ict,
       .num_layers = ict_layers,
       .pretrained = {.option = "--bert-load", .folder = ict_pretrained, .names = internal::biencoder_pretrained_names},
+      .competes_across_replicas = true,
       .model = ict_model,
       .check_data = check_ict_data};
   return family;

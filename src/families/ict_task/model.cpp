@@ -93,6 +93,7 @@ const config::Family& ict_task_family() {
       .resolve_epochs = internal::resolve_ict_task_epochs,
       .pretrained = {.folder = ict_task_pretrained, .names = internal::biencoder_pretrained_names},
       .reads_token_files = false,
+      .competes_across_replicas = true,
       .model = ict_task_model,
       .check_data = check_ict_task_data};
   return family;

@@ -71,6 +71,8 @@ struct FaultPlan {
   double run_seconds = 0;  // undisturbed
   int64_t best_steps = 0;  // between saves
   double best_ettr = 0;
+  // No longer than the run, which saves at its end: there is no other save.
+  bool saves_once = false, asked_once = false;
   int64_t asked_steps = 0;  // of --save-interval; 0 where there is none
   double asked_ettr = 0;
   FaultStudy study;  // with the asked interval, or else the best

@@ -110,6 +110,27 @@ TEST(FaultModel, PlansNameTheBestIntervalAndTheAskedOne) {
   EXPECT_EQ(plan_faults(model, rate, 10 * kDay, 90 * kDay, 0).study.average.num_faults, 0);
 }
 
+// It saves once, at its end: interval, time and simulation are of that.
+TEST(FaultModel, ARunShorterThanAnIntervalSavesAtItsEnd) {
+  FaultModel model = daily();
+  model.step = 0.5, model.save = 40, model.faults_per_node_day /= 1000;
+  const double work = 20 * model.step, wall = work + model.save;
+  for (const int64_t asked : {0, 7, 100}) {
+    const FaultPlan plan = plan_faults(model, find_fault_rate("rsc-2"), work, work, asked);
+    EXPECT_EQ(plan.best_steps, 20);
+    EXPECT_TRUE(plan.saves_once);
+    EXPECT_EQ(plan.asked_once, asked == 100);
+    const double share = asked == 7 ? 3.5 / 43.5 : work / wall;
+    EXPECT_NEAR(plan.ettr(), share, 1e-3 * share) << asked;
+    EXPECT_NEAR(plan.study.mean, share, 0.01) << asked;
+    const std::string text = fault_text(plan);
+    EXPECT_NE(text.find("best only at the end: the run, 20 steps (10 s), is shorter than an interval"),
+              std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("only at the end:", text.find("as asked")) != std::string::npos, asked == 100) << text;
+  }
+}
+
 TEST(FaultModel, RatesThatAreNoneAndRunsThatNeverGetOnAreRefused) {
   EXPECT_EQ(find_fault_rate("0.25").per_node_day, 0.25);
   for (const char* word : {"", "llama4", "-1", "0.1x", "nan", "1e9"})

@@ -14,8 +14,9 @@ constexpr double kMostFaults = 2e7;
 
 std::string share_text(double share) { return format_fixed(100 * share, 2) + " %"; }
 
-// "3 h 05 min", or days where it is more than two.
+// "3 h 05 min", or days where it is more than two; "0.00172 s".
 std::string span_text(double seconds) {
+  if (seconds > 0 && seconds < 0.1) return format_printf("%.3g s", seconds);
   return seconds < 2 * 86400 ? format_duration(seconds) : format_fixed(seconds / 86400, 1) + " days";
 }
 
@@ -31,12 +32,20 @@ FaultPlan plan_faults(const FaultModel& model, const FaultRate& rate, double run
                format_duration(model.step), ": such a run never makes progress; give a lower rate or fewer nodes"),
         ExitCode::kUsage);
   FaultPlan plan{.model = model, .rate = rate, .run_seconds = run_seconds, .asked_steps = save_steps};
+  // A run saves at its end: no interval is longer than that.
+  const int64_t run_steps = std::max<int64_t>(1, std::llround(run_seconds / model.step));
   const double best = std::min(best_interval(model), run_seconds);
   plan.best_steps = std::max<int64_t>(1, std::llround(best / model.step));
+  plan.saves_once = plan.best_steps >= run_steps;
   plan.best_ettr = expected_ettr(model, static_cast<double>(plan.best_steps) * model.step);
-  if (save_steps > 0) plan.asked_ettr = expected_ettr(model, static_cast<double>(save_steps) * model.step);
+  plan.asked_once = save_steps >= run_steps;
+  if (save_steps > 0)
+    plan.asked_ettr = expected_ettr(model, static_cast<double>(std::min(save_steps, run_steps)) * model.step);
+  // What is simulated has a save, as what is computed.
+  const int64_t interval_steps = std::min(plan.steps(), run_steps);
+  horizon = std::max(horizon, static_cast<double>(interval_steps) * model.step + model.save);
   const double runs = std::clamp(kMostFaults * between / horizon, double{kLeastRuns}, double{kMostRuns});
-  plan.study = study_faults(model, plan.steps(), horizon, static_cast<int64_t>(runs));
+  plan.study = study_faults(model, interval_steps, horizon, static_cast<int64_t>(runs));
   return plan;
 }
 
@@ -50,12 +59,16 @@ std::string fault_text(const FaultPlan& plan) {
                             "; ", format_shortest(model.detect), " s until one is detected, ",
                             format_shortest(model.restart), " s until training resumes\n");
   text += concat("             rate: ", plan.rate.source, "\n");
-  text += concat("saves        best every ", interval(plan.best_steps), ", each ", format_shortest(model.save),
-                 " s: ", share_text(plan.best_ettr), " of the time is effective\n", "             (Young ",
-                 span_text(young_interval(model)), ", Daly ", span_text(daly_interval(model)), ")\n");
+  text += concat("saves        best ",
+                 plan.saves_once ? concat("only at the end: the run, ", interval(plan.best_steps), ", is shorter than")
+                                 : concat("every ", interval(plan.best_steps)),
+                 plan.saves_once ? " an interval;" : ",", plan.saves_once ? " a save takes " : " each ",
+                 format_shortest(model.save), " s: ", share_text(plan.best_ettr), " of the time is effective\n",
+                 "             (Young ", span_text(young_interval(model)), ", Daly ", span_text(daly_interval(model)),
+                 ")\n");
   if (plan.asked_steps > 0)
-    text +=
-        concat("             as asked, every ", interval(plan.asked_steps), ": ", share_text(plan.asked_ettr), "\n");
+    text += concat("             as asked, every ", interval(plan.asked_steps),
+                   plan.asked_once ? ", only at the end" : "", ": ", share_text(plan.asked_ettr), "\n");
   const FaultStudy& study = plan.study;
   const FaultRun& run = study.average;
   text += concat("simulated    ", format_count(study.num_runs), " seeded runs of ", span_text(run.wall), ": ",

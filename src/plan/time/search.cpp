@@ -215,4 +215,19 @@ std::string search_text(const SearchResult& result, const SearchSpace& space) {
   return text;
 }
 
+std::string why_nothing_fits(const SearchResult& result, const SearchSpace& space) {
+  const std::string devices = concat(format_count(space.num_devices), space.num_devices == 1 ? " device" : " devices");
+  if (const auto memory = result.losses.find("memory"); memory != result.losses.end())
+    return concat("nothing fits on ", devices, " of ", format_bytes(space.memory_bytes), ": the nearest (",
+                  to_string(memory->second.example), ") needs ",
+                  format_bytes(space.memory_bytes + memory->second.excess_bytes), ", ",
+                  format_bytes(memory->second.excess_bytes), " too much.");
+  const auto most = std::max_element(result.losses.begin(), result.losses.end(),
+                                     [](const auto& a, const auto& b) { return a.second.count < b.second.count; });
+  if (most == result.losses.end()) return concat("there is no way to divide the run over ", devices, ".");
+  return concat("no layout divides the run over ", devices, ": ", format_count(most->second.count), " of ",
+                format_count(result.num_tried), " ", reason_text(most->first), " (", to_string(most->second.example),
+                ": ", most->second.detail, ").");
+}
+
 }  // namespace espalier::plan

@@ -65,6 +65,8 @@ SearchResult search_layouts(const SearchSpace& space, const Machine& machine, si
 // "tensor 4, pipeline 12, micro-batch 2, 1F1B, recompute".
 std::string to_string(const SearchPoint& point);
 std::string search_text(const SearchResult& result, const SearchSpace& space);
+// Of a result without any: how much the nearest needs, or what rules most out.
+std::string why_nothing_fits(const SearchResult& result, const SearchSpace& space);
 // Bars of the best: seconds of a step by what they are spent on, and memory.
 std::string to_svg(const SearchResult& result, const SearchSpace& space);
 

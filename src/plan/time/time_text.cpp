@@ -10,8 +10,9 @@ namespace {
 
 constexpr double kTera = 1e12;
 
-// "133.9 days"; less than one in smaller units.
+// "133.9 days"; less than one in smaller units, "0.00172 s".
 std::string days_text(double seconds) {
+  if (seconds > 0 && seconds < 0.1) return format_printf("%.3g s", seconds);
   return seconds < kSecondsPerDay ? format_duration(seconds) : format_fixed(seconds / kSecondsPerDay, 1) + " days";
 }
 
@@ -30,17 +31,23 @@ std::string parts_text(const StepTime& step) {
       {"of a step, on stage " + std::to_string(step.busiest_stage), "seconds", "share"}};
   for (const auto& [name, seconds] : rows)
     if (seconds > 0)
-      table.push_back({name, format_printf("%.3f", seconds), format_printf("%.1f %%", 100 * seconds / step.seconds)});
+      table.push_back({name, format_printf(step.seconds < 0.1 ? "%.3g" : "%.3f", seconds),
+                       format_printf("%.1f %%", 100 * seconds / step.seconds)});
   return "\n" + table_text(table, 1);
 }
 
+// "493,759"; less than ten with its first digits, "0.00213".
+std::string amount_text(double amount) {
+  return amount < 10 ? format_printf("%.3g", amount) : format_count(static_cast<int64_t>(amount));
+}
+
 std::string bill_text(const Machine& machine, const RunTime& time) {
-  std::string text = concat("energy       ", format_count(static_cast<int64_t>(time.device_kwh)), " kWh of devices, ",
-                            format_count(static_cast<int64_t>(time.site_kwh)), " kWh with their nodes",
-                            machine.power_overhead > 1 ? " and the site" : "", "; ",
-                            format_count(static_cast<int64_t>(time.device_hours)), " device-hours\n");
+  std::string text =
+      concat("energy       ", amount_text(time.device_kwh), " kWh of devices, ", amount_text(time.site_kwh),
+             " kWh with their nodes", machine.power_overhead > 1 ? " and the site" : "", "; ",
+             amount_text(time.device_hours), " device-hours\n");
   if (time.price > 0)
-    text += concat("bill         ", format_count(static_cast<int64_t>(time.price)), " ", machine.currency, " at ",
+    text += concat("bill         ", amount_text(time.price), " ", machine.currency, " at ",
                    format_shortest(machine.device_hour_price), " a device-hour\n");
   return text;
 }
@@ -58,7 +65,10 @@ std::string time_text(const RunShape& run, const Machine& machine, const StepTim
   text += concat("limited by   ", step.limit(), ", ", format_fixed(100 * step.limit_share(), 1), " % of the step\n");
   text += concat("duration     ", days_text(time.seconds), " for ", format_printf("%.4g", time.tokens), " tokens in ",
                  format_count(time.num_steps), " steps, without stops, evaluation and saves\n");
-  if (time.ramp_steps > 0)
+  if (time.ramp_steps == time.num_steps && time.ramp_steps > 0)
+    text += concat("             which never has the full batch of ", format_count(run.global_batch_size),
+                   ", that of the step above: it ends at ", format_count(time.periods.back().global_batch_size), "\n");
+  else if (time.ramp_steps > 0)
     text += concat("             of which ", days_text(time.ramp_seconds), " and ", format_count(time.ramp_steps),
                    " steps while the batch grows to ", format_count(run.global_batch_size), "\n");
   return text + bill_text(machine, time) + parts_text(step);
