@@ -6,8 +6,7 @@
 // them would cost tokens x vocabulary x 2 bytes, and reading them back takes about as long as the product on AMX. Where
 // products are slower than memory (fp32) some are kept.
 //
-// Two ways: bf16 panels (matmul_blocked.h) where the machine has bf16 products, else fp32 products of ATen on operands
-// widened block by block.
+// Two ways: bf16 panels (matmul_blocked.h) where the machine has bf16 products, else fp32 products (wide_product.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

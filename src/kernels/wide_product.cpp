@@ -177,6 +177,8 @@ bool takes_panels(const at::Tensor& a) { return multiplies_fp32(cpu_isa()) && a.
 
 void panel_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias, const at::Tensor& c) {
   check(a, b, c);
+  ESPALIER_CHECK(!bias.defined() || (bias.dim() == 1 && bias.is_contiguous() && bias.size(0) == b.size(1)),
+                 "a bias of ", bias.sizes(), " for ", b.size(1), " columns");
   const at::Tensor wide_bias = bias.defined() ? widened(bias) : bias;
   multiply({.a = Operand(a, 0),
             .b = Operand(b, 1),
