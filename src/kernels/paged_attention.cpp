@@ -86,7 +86,10 @@ at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionC
   if (parts > heads.per_group()) kernels.append_to_pages(args, 0, qkv.size(0));
 #ifndef __aarch64__
   if (qkv.scalar_type() == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16) {
-    const int64_t most = std::max<int64_t>(1, avx512bf16::kPagedRows / heads.per_group());
+    // Some tiles for every thread; more rows in each share what is done once for a tile.
+    const int64_t rows = qkv.size(0) * heads.queries / (4 * at::get_num_threads());
+    const int64_t most =
+        std::max<int64_t>(1, std::clamp<int64_t>(rows, 16, avx512bf16::kPagedRows) / heads.per_group());
     for_each_tile(tiles_of(tokens, most), heads.groups, [&](const Tile& tile, int64_t group) {
       avx512bf16::paged_attention_bf16(args, tile.first, tile.count, group);
     });

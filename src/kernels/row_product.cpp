@@ -23,6 +23,7 @@ at::Tensor row_product(const at::Tensor& x, const at::Tensor& weight, const at::
   ESPALIER_CHECK(x.is_cpu() && x.dim() == 2 && x.is_contiguous() && weight.is_contiguous() &&
                      x.size(1) == weight.size(1) && weight.scalar_type() == type,
                  "x is ", x.sizes(), ", weight ", weight.sizes());
+  ESPALIER_CHECK(x.size(1) > 0, "a product of no inputs");
   ESPALIER_CHECK(!bias.defined() || (bias.is_contiguous() && bias.scalar_type() == type), "bias");
   ESPALIER_CHECK(result == type || result == at::kFloat, "result ", result);
   const at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options().dtype(result));

@@ -17,7 +17,7 @@ namespace espalier::kernels {
 void wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias, const at::Tensor& c);
 void add_wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
 
-// By panels wherever they are faster or not.
+// The same by panels on every processor, whether faster there or not.
 void panel_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias, const at::Tensor& c);
 void add_panel_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
 

@@ -205,6 +205,14 @@ struct RowProduct {
 };
 inline constexpr int64_t kProductBlock = 16;  // outputs of one call, but for the last
 
+// The part of a product between two inputs. Its running sums begin with zero, or with those of the part before; the
+// last part leaves the products in `sums` instead.
+struct ProductPart {
+  int64_t begin, end, inputs;
+  bool first() const { return begin == 0; }
+  bool last() const { return end == inputs; }
+};
+
 // Products in fp32 (kernels/wide_product.h) by panels: kWidePanel rows of A or columns of B as fp32
 // [depth][kWidePanel].
 inline constexpr int64_t kWidePanel = 32;

@@ -62,16 +62,8 @@ template <bool kFetchNext, int kRows, int kColumns>
   return _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x88), _mm512_shuffle_ps(two[0], two[1], 0xDD));
 }
 
-// The part of a product between two inputs. Its running sums begin with zero, or with those of the part before; the
-// last part leaves the products in `sums` instead.
-struct Part {
-  int64_t begin, end, inputs;
-  bool first() const { return begin == 0; }
-  bool last() const { return end == inputs; }
-};
-
 template <bool kFetchNext, int kRows, int kColumns>
-[[gnu::always_inline]] inline void product_tile(const Part& part, const uint16_t* x, const uint16_t* weight,
+[[gnu::always_inline]] inline void product_tile(const ProductPart& part, const uint16_t* x, const uint16_t* weight,
                                                 __m512 (*running)[kProductBlock], float (*sums)[kProductBlock],
                                                 int64_t column) {
   __m512 total[kRows][kColumns];
@@ -113,7 +105,7 @@ inline void sum_products(const uint16_t* x, const uint16_t* weight, int64_t inpu
     const int64_t parts = (inputs + kInputsOfPart - 1) / kInputsOfPart;
     const int64_t length = (inputs + parts * kPairs - 1) / (parts * kPairs) * kPairs;
     for (int64_t begin = 0; begin < inputs; begin += length) {
-      const Part part{begin, begin + length < inputs ? begin + length : inputs, inputs};
+      const ProductPart part{begin, begin + length < inputs ? begin + length : inputs, inputs};
       int64_t column = 0;
       for (; column + kColumnsOfTile <= count; column += kColumnsOfTile)
         for (int row = 0; row < kRows; row += kRowsOfTile)

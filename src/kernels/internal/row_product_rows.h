@@ -7,14 +7,6 @@
 
 namespace espalier::kernels {
 
-// The part of a product between two inputs. Its running sums begin with zero, or with those of the part before; the
-// last part leaves the products in `sums` instead.
-struct ProductPart {
-  int64_t begin, end, inputs;
-  bool first() const { return begin == 0; }
-  bool last() const { return end == inputs; }
-};
-
 // sums[r][column + c] = row r of x times row c of weight. A row alone is multiplied with one column at a time: memory
 // is read fastest in one stream. The first of several rows fetch the block after this one into the second-level cache,
 // since several streams at once are too much for the processor's own prefetching.
