@@ -105,6 +105,7 @@ class LocalSite : public LaunchSite {
   RendezvousClient& watched_store() { return *watching_client_; }
 
   std::unique_ptr<Ranks> start(const Round& round) override {
+    if (round.was_without_this_node) forget_snapshots();  // the run has gone on from them
     const internal::LocalRanks::Launch launch = {options_, program_, files_, [this] {
                                                    kill_is_asked_ = true;
                                                    kill(getpid(), SIGTERM);

@@ -101,7 +101,6 @@ void RunLoop::forget_if_others(const Round& round) {
 // The launcher's exit code; nothing if the group is to start again.
 std::optional<int> RunLoop::run_round(const Round& round) {
   forget_if_others(round);
-  if (round.was_without_this_node) site_.forget_snapshots();  // the run has gone on from them
   say_start(round);
   is_regroup_asked_ = false;
   first_step_.reset();

@@ -128,27 +128,36 @@ class InMemory : public ::testing::Test {
 
 struct Case {
   const char *layout, *flags;
+  bool has_replicas = false;  // of a rank's whole state
 };
 
 class EveryState : public InMemory, public ::testing::WithParamInterface<Case> {};
 
 TEST_P(EveryState, OfARunGoesOnToTheSameBits) {
-  const auto& [layout, flags] = GetParam();
+  const auto& [layout, flags, has_replicas] = GetParam();
   const std::string kept = concat(flags, " --non-persistent-save-interval 1");
   const launch::SnapshotMemory memory(4);
   EXPECT_TRUE(run(layout, nullptr, words("straight", flags)));
   EXPECT_FALSE(run(layout, &memory, words("killed", kept), {.rank = 1, .step_or_milliseconds = 4}));
   EXPECT_FALSE(run(layout, &memory, words("killed", kept), {.rank = 0, .step_or_milliseconds = 7}));
   EXPECT_TRUE(run(layout, &memory, words("killed", kept)));
-  EXPECT_EQ(starts("killed"), (std::vector<int64_t>{0, 3, 6})) << "a rank that dies before it has copied costs a step";
+  const std::vector<int64_t> begun = starts("killed"), before = {0, 3, 6};
+  ASSERT_EQ(begun.size(), before.size());
+  for (size_t at = 0; at < before.size(); ++at)
+    if (has_replicas && at > 0)
+      EXPECT_TRUE(begun[at] == before[at] || begun[at] == before[at] + 1)
+          << begun[at] << ": a replica of the one that died may have copied the step";
+    else
+      EXPECT_EQ(begun[at], before[at]) << "a rank that dies before it has copied costs a step";
   expect_equal("straight", "killed", 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(, EveryState,
-                         ::testing::Values(Case{"tp2pp2sp", "--fp16"}, Case{"pp2vp2dp2", "--bf16 --ema 0.75"},
+                         ::testing::Values(Case{"tp2pp2sp", "--fp16"}, Case{"pp2vp2dp2", "--bf16 --ema 0.75", true},
                                            Case{"dp4zero2", "--bf16 --optimizer muon"}, Case{"dp2zero3", "--bf16"},
                                            Case{"tp2dp2zero1", "--bf16 --skip-step-sigma 6 --skip-step-window 4"},
-                                           Case{"dp2", "--optimizer adamwschedulefree --lr-decay-style constant"}),
+                                           Case{"dp2", "--optimizer adamwschedulefree --lr-decay-style constant",
+                                                true}),
                          [](const auto& info) { return std::string(info.param.layout); });
 
 using RandomKills = InMemory;
