@@ -139,7 +139,7 @@ int prune_checkpoints_main(const Words& arguments) {
   table.add("--json", request.json, "one JSON object: run, keep and remove (step, folder, bytes each), removed");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  if (request.rule.keep_last == 0 && request.rule.keep_every == 0 && !request.keep_spikes)
+  if (request.rule.keep_last == 0 && request.rule.keep_every == 0 && !request.keep_spikes && problems.empty())
     problems.add("say what to keep: --keep-last N, --keep-every N, --keep-spikes, or several of them");
   problems.raise();
   prune(request);

@@ -1,4 +1,7 @@
 // espalier curate: raw text to the documents of a training mix.
+#include <filesystem>
+
+#include "base/error.h"
 #include "commands.h"
 #include "curate_commands.h"
 
@@ -19,6 +22,12 @@ const std::vector<Command>& curate_commands() {
 
 int curate_main(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments[0].ends_with(".toml")) return curate_run_main(arguments);
+  std::error_code error;
+  if (!arguments.empty() && std::filesystem::is_regular_file(arguments[0], error))
+    throw UserError(
+        concat("'", arguments[0], "' is a file, and a recipe of curate is in TOML: espalier curate FILE.toml, or ",
+               "curate run FILE where the name does not end so"),
+        ExitCode::kUsage);
   return run_subcommand("espalier curate", curate_commands(), arguments);
 }
 

@@ -144,7 +144,8 @@ void apply(const Choices& choices, EvalOptions& options) {
   }
 }
 
-void check_use(const EvalOptions& options, Problems& problems) {
+// `engine_is_unclear`: an option was perhaps meant to say who answers.
+void check_use(const EvalOptions& options, bool engine_is_unclear, Problems& problems) {
   const bool writes = !options.write_requests.empty(), reads = !options.read_results.empty();
   if (options.list_data) {
     if (writes || reads) problems.add("--list-data only lists: leave out --write-requests and --read-results");
@@ -179,7 +180,7 @@ void check_use(const EvalOptions& options, Problems& problems) {
   if (options.data.empty()) problems.add("--data is required: the folder of the tasks' files");
   if (asks + writes + reads > 1)
     problems.add("--load, --write-requests and --read-results: one at a time");
-  else if (asks + writes + reads == 0)
+  else if (asks + writes + reads == 0 && !engine_is_unclear)
     problems.add(
         "--load DIR is required: the model to evaluate; or, for another engine, --write-requests FILE and then "
         "--read-results FILE");
@@ -212,13 +213,15 @@ bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& o
   add_result_rows(table, options, choices);
   add_tokenizer_rows(table, options, choices);
   table.stray_words_mean("--tasks");
+  table.known_elsewhere({"--model", "--model-args", "--pretrained", "--checkpoint", "--ckpt", "--model-path"},
+                        "--load; the answers of another engine come by --write-requests and --read-results");
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
                         "--int8-weights");
   table.known_elsewhere({"--offload", "--cpu-offload", "--disk-offload", "--mmap"}, "--stream-layers");
   if (!table.parse(arguments, problems)) return false;
   options.tasks = task_words(options.tasks);
   apply(choices, options);
-  check_use(options, problems);
+  check_use(options, table.find("--load")->unclear(), problems);
   return true;
 }
 

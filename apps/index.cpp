@@ -91,6 +91,7 @@ int index_build_main(const std::vector<std::string>& arguments) {
       .value_name("FILE")
       .required();
   table.add("--embedding-path", folder, "folder of the index").alias("--output").value_name("DIR").required();
+  table.known_elsewhere({"--input", "--vectors"}, "--embeddings");
   table.add("--shard-rows", plan.shard_rows, "rows of a shard").minimum(1).maximum(1 << 30);
   table.add("--indexer-batch-size", plan.batch_rows, "rows processed at once").minimum(1).maximum(1 << 24);
   table.add("--overwrite", plan.overwrite, "replace an existing index, complete or not");

@@ -193,6 +193,7 @@ bool read_index_embed_options(const std::vector<std::string>& arguments, IndexEm
                     "If interrupted, the same command resumes at the first missing shard.");
   add_encoder_rows(table, options.encoder);
   table.add("--embedding-path", folder, "folder of the index").alias("--output").value_name("DIR").required();
+  table.known_elsewhere({"--input", "--passages", "--data", "--data-path"}, "--evidence-data-path");
   add_embed_rows(table, options);
   table.add("--json", options.json, "what was built as JSON on standard output");
   table.say_notes(says_notes);
@@ -255,6 +256,7 @@ bool read_index_search_options(const std::vector<std::string>& arguments, IndexS
                     "('espalier index train'), and the same for any number of threads; of equal ones the lowest id "
                     "comes first.");
   table.positional("DIR", words, "the index", 1, 1);
+  table.known_elsewhere({"--query", "--text", "--prompt"}, "--question, with --load");
   table
       .add("--queries", options.queries,
            "safetensors files with embeddings (F32 [n, d]) and, if not 0 to n - 1, ids (I64 [n])")

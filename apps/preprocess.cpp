@@ -192,11 +192,16 @@ int preprocess_main(const std::vector<std::string>& arguments) {
   request.work.workers = num_usable_cores();
   OptionTable table("espalier preprocess", "Turns JSONL text into the token files that training reads.");
   add_rows(table, request);
+  table.known_elsewhere({"--seq-length", "--seq-len", "--max-length", "--block-size"},
+                        "documents are stored whole; training cuts samples of --seq-length");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   explain_unexpected_words(problems,
                            "the input is named by --input: espalier preprocess --input FILE... --output-prefix PREFIX");
   request.work.shard = parse_shard(request.shard, problems);
+  if (request.work.output_prefix.ends_with('/'))
+    problems.add("--output-prefix ", request.work.output_prefix,
+                 " is a folder: what is written needs a name after it, as ", request.work.output_prefix, "corpus");
   std::unique_ptr<text::Tokenizer> tokenizer;
   if (!request.tokenizer.type.empty()) tokenizer = load_tokenizer(request.tokenizer, problems);
   check(request.work, tokenizer.get(), problems);

@@ -37,7 +37,7 @@ Option& add_tokenizer_options(OptionTable& table, text::TokenizerOptions& option
 
 void explain_unexpected_words(Problems& problems, const std::string& what_works) {
   for (const std::string& message : problems.messages()) {
-    if (!message.starts_with("unexpected word ")) continue;
+    if (!message.starts_with("unexpected word ") || message.find(": write --") != std::string::npos) continue;
     problems.add(what_works);
     return;
   }

@@ -13,7 +13,9 @@ constexpr const char* kLockName = ".lock";
 [[noreturn]] void refuse(const std::string& what) { throw UserError(what, ExitCode::kCannotCreate); }
 
 void check_target(const fs::path& target) {
-  if (fs::exists(target) && (!fs::is_directory(target) || !fs::is_empty(target)))
+  if (fs::exists(target) && !fs::is_directory(target))
+    refuse(concat("'", target.string(), "' is a file; nothing is overwritten. Give a new folder."));
+  if (fs::exists(target) && !fs::is_empty(target))
     refuse(concat("'", target.string(), "' exists and is not empty; nothing is overwritten. Give a new folder."));
 }
 

@@ -207,11 +207,13 @@ class RecipeReader {
     rows.add_truth("--may-be-empty", source.may_be_empty, "no error where no record is a document");
     add_format_row(rows, source);
     const std::string what = concat("[[source]] ", table["name"].value_or(std::string("without a name")));
+    const size_t before = problems_.messages().size();
     read_rows(table, what, rows, {"metadata"});
+    const bool is_read = problems_.messages().size() == before;
     source.metadata.push_back({"source", nlohmann::json(source.name).dump()});
     if (const toml::node* metadata = table.get("metadata")) read_metadata(*metadata, source);
     Problems found;
-    if (source.files.empty() == manifest.empty())
+    if (is_read && source.files.empty() == manifest.empty())
       found.add(manifest.empty() ? "there are no files; name them with files, or with a manifest"
                                  : "files and a manifest are both given; give one of them");
     if (!manifest.empty()) source.files = read_manifest(manifest, found);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/format.h"
 #include "base/log.h"
@@ -341,6 +342,9 @@ std::optional<LaunchOptions> read_launch_options(const Words& arguments, const V
   options.redirects = parse_stream_rule("--redirects", flags.redirects, problems);
   options.tee = parse_stream_rule("--tee", flags.tee, problems);
   options.log_dir = flags.log_dir;
+  std::error_code error;
+  if (std::filesystem::exists(flags.log_dir, error) && !std::filesystem::is_directory(flags.log_dir, error))
+    problems.add("--log-dir ", flags.log_dir, " is a file; name a folder, which is made if it is not there");
   options.role = flags.role;
   options.line_prefix = flags.line_prefix;
   options.runs_other_program = flags.no_python;

@@ -208,6 +208,28 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"espalier checkpoint prune --keep 2 run --keep-last 1", 66,
                 "'run' does not exist; nothing is removed"}));
 
+// Words of other programs, and files in place of folders.
+INSTANTIATE_TEST_SUITE_P(
+    Strangers, MistakesCommand,
+    testing::Values(
+        Mistake{"espalier preprocess --input " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl $TOKENIZER "
+                "--output-prefix o/",
+                2, "--output-prefix o/ is a folder: what is written needs a name after it, as o/corpus"},
+        Mistake{"espalier preprocess --input " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl $TOKENIZER "
+                "--output-prefix o --seq-length 1024",
+                2, "documents are stored whole; training cuts samples of --seq-length"},
+        Mistake{"espalier index build --input a.safetensors --embedding-path i", 2, "--input: here it is --embeddings"},
+        Mistake{"espalier checkpoint prune run --keep-last -1", 2, "--keep-last -1 (command line) is below"},
+        Mistake{"echo 'steps:' >r.yaml; espalier curate r.yaml; code=$?; rm r.yaml; exit $code", 2,
+                "'r.yaml' is a file, and a recipe of curate is in TOML: espalier curate FILE.toml"},
+        Mistake{"printf '[output]\nfolder = \"mix\"\n[[source]]\nname = \"a\"\nfile = \"in\"\n' >r.toml; "
+                "espalier curate r.toml; code=$?; rm r.toml; exit $code",
+                2, "r.toml:5: unknown key file; did you mean files?"},
+        Mistake{"echo x >out; espalier checkpoint import-hf --input . --save out; code=$?; rm out; exit $code", 73,
+                "out' is a file; nothing is overwritten. Give a new folder"},
+        Mistake{"echo x >logs; espalier launch --nproc-per-node 2 --log-dir logs $TRAIN; code=$?; rm logs; exit $code",
+                2, "--log-dir logs is a file; name a folder"}));
+
 // Folders of runs and of checkpoints in each other's place.
 INSTANTIATE_TEST_SUITE_P(
     Folders, MistakesCommand,
