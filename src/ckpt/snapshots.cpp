@@ -125,8 +125,8 @@ launch::SnapshotSlots& Snapshots::slots_of(SlotsOf whose) const {
 
 SnapshotHead Snapshots::head_of(const HeldCopy& copy) const {
   for (const SnapshotHead& head : slots_of(copy.slots).heads())
-    if (head.slot == copy.slot) return head;
-  ESPALIER_CHECK(false, "no copy of step ", copy.step, " in slot ", copy.slot);
+    if (head.slot == copy.slot && head.step == copy.step && head.identity == copy.identity) return head;
+  ESPALIER_CHECK(false, "no such copy of step ", copy.step, " in slot ", copy.slot);
   return {};
 }
 
@@ -175,18 +175,36 @@ std::optional<int64_t> Snapshots::newest() {
   return std::nullopt;
 }
 
+// An own slot that no rank takes its state from. -1: there is none, as after a renumbering both may hold copies of this
+// step, of two ranks.
+int Snapshots::slot_nobody_wants() const {
+  std::vector<bool> is_wanted(2);
+  for (const HeldCopy& copy : choice_->of_ranks)
+    if (copy.holder == rank() && copy.slots == SlotsOf::kRank) is_wanted[static_cast<size_t>(copy.slot)] = true;
+  if (is_wanted[0] && is_wanted[1]) return -1;
+  if (is_wanted[0] || is_wanted[1]) return is_wanted[0] ? 1 : 0;
+  return options_.own.slot_to_write();
+}
+
 // Each into a slot of the rank that wants it. Every rank goes through the same list, so that nobody waits in a circle.
+// What somebody wants is overwritten when everybody has what he wants.
 void Snapshots::fetch_copies() {
+  Fetched fetched;
   for (int64_t wants = 0; wants < group_.size(); ++wants) {
     const HeldCopy& copy = choice_->of_ranks[static_cast<size_t>(wants)];
     if (copy.holder == wants && copy.slots == SlotsOf::kRank) {
       if (wants == rank()) newest_slot_ = copy.slot;
     } else if (wants == rank()) {
-      fetch(copy);
+      fetched = fetch(copy);
     } else if (copy.holder == rank()) {
       give(copy, wants);
     }
   }
+  group_.barrier();
+  if (!fetched.buffer.defined()) return;
+  newest_slot_ = options_.own.slot_to_write();
+  std::memcpy(options_.own.begin(newest_slot_), fetched.buffer.const_data_ptr(), static_cast<size_t>(bytes_));
+  options_.own.finish(newest_slot_, fetched.head);
 }
 
 void Snapshots::give(const HeldCopy& copy, int64_t to) const {
@@ -201,13 +219,12 @@ void Snapshots::give(const HeldCopy& copy, int64_t to) const {
     group_.start_send(as_tensor(data + begin, std::min(kMessageBytes, head.bytes - begin)), to, kTag).wait();
 }
 
-void Snapshots::fetch(const HeldCopy& copy) {
-  int kept = -1;  // another may want what is here
-  for (const SnapshotHead& head : options_.own.heads())
-    if (head.step == copy.step) kept = head.slot;
-  newest_slot_ = options_.own.slot_to_write(kept);
-  uint8_t* const to = options_.own.begin(newest_slot_);
-  SnapshotHead head{.step = copy.step, .bytes = bytes_, .identity = copy.identity};
+Snapshots::Fetched Snapshots::fetch(const HeldCopy& copy) {
+  Fetched fetched{.head = {.step = copy.step, .bytes = bytes_, .identity = copy.identity}, .buffer = {}};
+  SnapshotHead& head = fetched.head;
+  newest_slot_ = slot_nobody_wants();
+  if (newest_slot_ < 0) fetched.buffer = at::empty({bytes_}, at::kByte);
+  uint8_t* const to = newest_slot_ < 0 ? fetched.buffer.mutable_data_ptr<uint8_t>() : options_.own.begin(newest_slot_);
   if (copy.holder == rank()) {
     const SnapshotHead there = head_of(copy);
     head.checksum = there.checksum, head.text = there.text;
@@ -223,7 +240,8 @@ void Snapshots::fetch(const HeldCopy& copy) {
   }
   if (checksum_of(to, bytes_) != head.checksum)
     throw UserError(concat(text_of(head), ", of rank ", copy.holder, ", has arrived damaged: its checksum differs"));
-  options_.own.finish(newest_slot_, head);
+  if (newest_slot_ >= 0) options_.own.finish(newest_slot_, head);
+  return fetched;
 }
 
 store::TrainingState Snapshots::load(int64_t step, const std::vector<TensorRequest>& requests) {

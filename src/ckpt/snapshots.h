@@ -75,6 +75,10 @@ class Snapshots {
     uint64_t identity;
     int64_t bytes, machine;
   };
+  struct Fetched {  // `buffer`: where it is not in a slot yet
+    launch::SnapshotHead head;
+    at::Tensor buffer;
+  };
   int64_t rank() const { return group_.rank(); }
   const RankFacts& facts(int64_t rank) const { return ranks_[static_cast<size_t>(rank)]; }
   bool sends(int64_t rank) const { return sends_[static_cast<size_t>(rank)]; }
@@ -86,9 +90,10 @@ class Snapshots {
   launch::SnapshotHead head_of(const HeldCopy& copy) const;
   std::vector<HeldCopy> held_here() const;
   std::vector<HeldCopy> damaged_here(const CopyChoice& choice) const;
+  int slot_nobody_wants() const;
   void fetch_copies();
   void give(const HeldCopy& copy, int64_t to) const;
-  void fetch(const HeldCopy& copy);
+  Fetched fetch(const HeldCopy& copy);
   bool may_keep();
   void send_newest();
   uint64_t fill(uint8_t* copy, const std::vector<TensorToSave>& tensors) const;

@@ -1,0 +1,131 @@
+// Copies of the state at other machines, over several starts: each rank is a process of its own, of one machine, and
+// this process holds the memory of all machines, as their launchers do.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "ckpt/snapshots.h"
+#include "dist/local_ranks.h"
+#include "launch/snapshot_memory.h"
+#include "plan/layout.h"
+
+namespace espalier::ckpt {
+namespace copies_test {
+
+using launch::SlotsOf;
+using launch::SnapshotHead;
+using launch::SnapshotMemory;
+
+constexpr int64_t kElements = 300'007;
+constexpr int64_t kBytes = kElements * 4;
+
+// Every rank has other tensors, as with ZeRO, and knows their values at every step.
+std::vector<TensorToSave> state_of(int64_t rank, int64_t step) {
+  const auto begin = static_cast<double>(1000 * rank + step);
+  return {{concat("weights of rank ", rank), "weights-00000.safetensors", at::arange(kElements, at::kFloat) + begin}};
+}
+
+bool soon(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+class Rank {
+ public:
+  Rank(const dist::Grid& grid, const SnapshotMemory& memory)
+      : own(memory.descriptor(), 0),
+        peer(memory.descriptor(), 0, SlotsOf::kPeer),
+        rank(grid.rank),
+        world(grid.world),
+        snapshots({.own = own,
+                   .machine = rank,
+                   .replication =
+                       Snapshots::Replication{
+                           .slots = peer, .jump = 1, .link = {.secret = "secret", .master_address = "127.0.0.1"}}},
+                  world, state_of(rank, 0)) {}
+
+  // What is wrong with what it finds; nothing if it is this rank's state at this step.
+  std::string resume(int64_t step) {
+    const int64_t found = snapshots.newest().value_or(0);
+    if (found != step) return concat("rank ", rank, " finds step ", found);
+    const at::Tensor values = at::zeros({kElements}, at::kFloat);
+    const int64_t told = snapshots.load(step, {{state_of(rank, 0)[0].name, values}}).step;
+    snapshots.replicate();
+    if (told != step) return concat("rank ", rank, " is told of step ", told);
+    if (at::equal(values, state_of(rank, step)[0].value)) return "";
+    return concat("rank ", rank, " loads values that begin with ", values[0].item<float>());
+  }
+  void keep(int64_t step) {
+    store::TrainingState numbers;
+    numbers.step = step;
+    while (!snapshots.keep(numbers, state_of(rank, step))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // Until every rank holds such a copy for the rank before it. What is missing.
+  std::string wait_for_copies(int64_t step) {
+    const at::Tensor expected = state_of((rank + world.size() - 1) % world.size(), step)[0].value;
+    const bool has_come = soon([&] {
+      for (const SnapshotHead& head : peer.heads())
+        if (head.step == step && std::memcmp(peer.data(head.slot), expected.const_data_ptr(), kBytes) == 0) return true;
+      return false;
+    });
+    world.barrier();
+    return has_come ? "" : concat("rank ", rank, " holds no whole copy of step ", step, " of the rank before it");
+  }
+
+  launch::SnapshotSlots own, peer;
+  const int64_t rank;
+  const dist::Group world;
+  Snapshots snapshots;
+};
+
+using Machines = std::vector<std::shared_ptr<SnapshotMemory>>;
+
+std::shared_ptr<SnapshotMemory> new_machine() { return std::make_shared<SnapshotMemory>(1); }
+
+void start(const Machines& machines, const std::function<std::string(Rank&)>& action) {
+  const auto run = [&](const dist::Grid& grid) {
+    set_log_level(LogLevel::kQuiet);
+    Rank rank(grid, *machines[static_cast<size_t>(grid.rank)]);
+    return action(rank);
+  };
+  for (const std::string& trouble : dist::run_ranks(plan::parse_layout(concat("dp", machines.size())).grid, run))
+    EXPECT_EQ(trouble, "");
+}
+void start_anew(const Machines& machines) {
+  start(machines, [](Rank& rank) {
+    rank.snapshots.replicate();
+    rank.keep(8), rank.keep(9);
+    return rank.wait_for_copies(9);
+  });
+}
+void start_again(const Machines& machines) {
+  start(machines, [](Rank& rank) {
+    const std::string trouble = rank.resume(9), missing = rank.wait_for_copies(9);
+    return trouble.empty() ? missing : trouble;
+  });
+}
+
+// After the first loss d is another rank, and holds what it was and what it is; then it becomes a third, while both of
+// these are wanted elsewhere.
+TEST(Copies, ASlotThatAnotherRankWantsIsNotOverwrittenBefore) {
+  const auto a = new_machine(), b = new_machine(), c = new_machine(), d = new_machine();
+  ASSERT_NO_FATAL_FAILURE(start_anew({a, b, c, d}));
+  ASSERT_NO_FATAL_FAILURE(start_again({a, c, d, new_machine()}));
+  ASSERT_NO_FATAL_FAILURE(start_again({a, d, new_machine(), new_machine()}));
+}
+
+}  // namespace copies_test
+}  // namespace espalier::ckpt
