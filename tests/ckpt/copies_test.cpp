@@ -127,5 +127,14 @@ TEST(Copies, ASlotThatAnotherRankWantsIsNotOverwrittenBefore) {
   ASSERT_NO_FATAL_FAILURE(start_again({a, d, new_machine(), new_machine()}));
 }
 
+TEST(Copies, ADamagedOneAtAnotherMachineIsSentAgain) {
+  const auto a = new_machine(), b = new_machine();
+  start_anew({a, b});
+  launch::SnapshotSlots of_a(b->descriptor(), 0, SlotsOf::kPeer);
+  of_a.reserve(kBytes);
+  for (const SnapshotHead& head : of_a.heads()) const_cast<uint8_t*>(of_a.data(head.slot))[kBytes / 2] ^= 4;
+  start_again({a, b});
+}
+
 }  // namespace copies_test
 }  // namespace espalier::ckpt
