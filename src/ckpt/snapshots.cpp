@@ -265,8 +265,7 @@ store::TrainingState Snapshots::load(int64_t step, const std::vector<TensorReque
   });
   const SnapshotHead head = head_of({rank(), SlotsOf::kRank, newest_slot_, step, facts(rank()).identity});
   safe_slot_ = newest_slot_;
-  options_.own.forget_after(step);
-  if (options_.replication) options_.replication->slots.forget_after(step);
+  forget_after(step);
   return store::manifest_from_json(head.text, text_of(head)).state;
 }
 
@@ -274,8 +273,15 @@ void Snapshots::clear() {
   link_.reset();
   choice_.reset();
   newest_slot_ = safe_slot_ = -1;
-  options_.own.forget_after(0);
-  if (options_.replication) options_.replication->slots.forget_after(0);
+  forget_after(0);
+}
+
+void Snapshots::forget_after(int64_t step) {
+  options_.own.forget_after(step);
+  if (!options_.replication) return;
+  launch::SnapshotSlots& of_peer = options_.replication->slots;
+  of_peer.forget_after(source() ? step : 0);
+  if (!source()) of_peer.reserve(0);  // what they took up is given back
 }
 
 void Snapshots::replicate() {

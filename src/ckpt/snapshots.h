@@ -94,6 +94,7 @@ class Snapshots {
   void fetch_copies();
   void give(const HeldCopy& copy, int64_t to) const;
   Fetched fetch(const HeldCopy& copy);
+  void forget_after(int64_t step);
   bool may_keep();
   void send_newest();
   uint64_t fill(uint8_t* copy, const std::vector<TensorToSave>& tensors) const;

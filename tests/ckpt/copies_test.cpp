@@ -2,6 +2,7 @@
 // this process holds the memory of all machines, as their launchers do.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cstring>
@@ -134,6 +135,20 @@ TEST(Copies, ADamagedOneAtAnotherMachineIsSentAgain) {
   of_a.reserve(kBytes);
   for (const SnapshotHead& head : of_a.heads()) const_cast<uint8_t*>(of_a.data(head.slot))[kBytes / 2] ^= 4;
   start_again({a, b});
+}
+
+TEST(Copies, MemoryForACopyThatDoesNotComeAnyMoreIsGivenBack) {
+  const auto a = new_machine();
+  const auto used_bytes = [&] {
+    struct stat status = {};
+    EXPECT_EQ(fstat(a->descriptor(), &status), 0);
+    return status.st_blocks * 512;
+  };
+  start_anew({a, new_machine()});
+  EXPECT_GE(used_bytes(), 4 * kBytes);
+  start({a}, [](Rank& rank) { return rank.resume(9); });
+  EXPECT_LT(used_bytes(), 3 * kBytes);
+  EXPECT_GE(used_bytes(), 2 * kBytes);
 }
 
 }  // namespace copies_test
