@@ -65,12 +65,11 @@ Snapshots::Snapshots(const Options& options, dist::Group group, const std::vecto
   }
   sends_.assign(ranks_.size(), false);
   if (options_.replication) plan_replication();
-  together(group_, [&] {
-    options_.own.reserve(bytes_);
-    if (!options_.replication) return;
-    const std::optional<int64_t> from = source();
-    options_.replication->slots.reserve(from ? facts(*from).bytes : 0);
-  });
+  // One after the other: those of another machine's do not take what a neighbour's own need.
+  together(group_, [&] { options_.own.reserve(bytes_); });
+  if (!options_.replication) return;
+  const std::optional<int64_t> from = source();
+  together(group_, [&] { options_.replication->slots.reserve(from ? facts(*from).bytes : 0); });
 }
 
 void Snapshots::divide(const std::vector<TensorToSave>& tensors) {

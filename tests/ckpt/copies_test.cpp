@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "ckpt/snapshots.h"
@@ -51,12 +52,13 @@ class Rank {
         peer(memory.descriptor(), 0, SlotsOf::kPeer),
         rank(grid.rank),
         world(grid.world),
-        snapshots({.own = own,
-                   .machine = rank,
-                   .replication =
-                       Snapshots::Replication{
-                           .slots = peer, .jump = 1, .link = {.secret = "secret", .master_address = "127.0.0.1"}}},
-                  world, state_of(rank, 0)) {}
+        snapshots(options(own, peer, rank), world, state_of(rank, 0)) {}
+  static Snapshots::Options options(launch::SnapshotSlots& own, launch::SnapshotSlots& peer, int64_t machine) {
+    return {.own = own,
+            .machine = machine,
+            .replication = Snapshots::Replication{
+                .slots = peer, .jump = 1, .link = {.secret = "secret", .master_address = "127.0.0.1"}}};
+  }
 
   // What is wrong with what it finds; nothing if it is this rank's state at this step.
   std::string resume(int64_t step) {
@@ -95,6 +97,12 @@ class Rank {
 using Machines = std::vector<std::shared_ptr<SnapshotMemory>>;
 
 std::shared_ptr<SnapshotMemory> new_machine() { return std::make_shared<SnapshotMemory>(1); }
+
+int64_t used_bytes(const SnapshotMemory& memory) {
+  struct stat status = {};
+  EXPECT_EQ(fstat(memory.descriptor(), &status), 0);
+  return status.st_blocks * 512;
+}
 
 void start(const Machines& machines, const std::function<std::string(Rank&)>& action) {
   const auto run = [&](const dist::Grid& grid) {
@@ -139,16 +147,32 @@ TEST(Copies, ADamagedOneAtAnotherMachineIsSentAgain) {
 
 TEST(Copies, MemoryForACopyThatDoesNotComeAnyMoreIsGivenBack) {
   const auto a = new_machine();
-  const auto used_bytes = [&] {
-    struct stat status = {};
-    EXPECT_EQ(fstat(a->descriptor(), &status), 0);
-    return status.st_blocks * 512;
-  };
   start_anew({a, new_machine()});
-  EXPECT_GE(used_bytes(), 4 * kBytes);
+  EXPECT_GE(used_bytes(*a), 4 * kBytes);
   start({a}, [](Rank& rank) { return rank.resume(9); });
-  EXPECT_LT(used_bytes(), 3 * kBytes);
-  EXPECT_GE(used_bytes(), 2 * kBytes);
+  EXPECT_LT(used_bytes(*a), 3 * kBytes);
+  EXPECT_GE(used_bytes(*a), 2 * kBytes);
+}
+
+TEST(Copies, MemoryForThoseOfOtherMachinesIsTakenOnceEveryRankHasThatForItsOwn) {
+  const Machines machines = {new_machine(), new_machine(), new_machine()};
+  const auto run = [&](const dist::Grid& grid) -> std::string {
+    const SnapshotMemory& memory = *machines[static_cast<size_t>(grid.rank)];
+    launch::SnapshotSlots own(memory.descriptor(), 0), peer(memory.descriptor(), 0, SlotsOf::kPeer);
+    const at::Tensor huge = at::empty({int64_t{1} << 39}, at::TensorOptions().dtype(at::kByte).device(at::kMeta));
+    const std::vector<TensorToSave> tensors =
+        grid.rank == 1 ? std::vector<TensorToSave>{{"huge", "weights-00000.safetensors", huge}}
+                       : state_of(grid.rank, 0);
+    try {
+      const Snapshots snapshots(Rank::options(own, peer, grid.rank), grid.world, tensors);
+    } catch (const UserError& error) {
+      return "";
+    }
+    return "there is a terabyte";
+  };
+  for (const std::string& trouble : dist::run_ranks(plan::parse_layout("dp3").grid, run)) EXPECT_EQ(trouble, "");
+  EXPECT_GE(used_bytes(*machines[0]), 2 * kBytes);
+  EXPECT_LT(used_bytes(*machines[0]), 3 * kBytes) << "for rank 2, whose machine is another";
 }
 
 }  // namespace copies_test
