@@ -151,27 +151,38 @@ std::vector<HeldCopy> Snapshots::damaged_here(const CopyChoice& choice) const {
   return damaged;
 }
 
+std::vector<HeldCopy> Snapshots::of_all(const std::vector<HeldCopy>& here) const {
+  std::vector<HeldCopy> all;
+  for (const std::string& text : group_.gather_texts(to_text(here)))
+    for (const HeldCopy& copy : copies_from_text(text)) all.push_back(copy);
+  return all;
+}
+
 std::optional<int64_t> Snapshots::newest() {
-  held_.clear();
-  for (const std::string& text : group_.gather_texts(to_text(held_here())))
-    for (const HeldCopy& copy : copies_from_text(text)) held_.push_back(copy);
   std::vector<uint64_t> wanted;
   for (const RankFacts& one : ranks_) wanted.push_back(one.identity);
-  while ((choice_ = choose_copies(held_, wanted))) {
-    bool is_whole = true;
-    for (const std::string& text : group_.gather_texts(to_text(damaged_here(*choice_))))
-      for (const HeldCopy& copy : copies_from_text(text)) {
-        is_whole = false;
-        std::erase(held_, copy);
-        log_warning("the copy of the state at iteration ", copy.step, " in memory of rank ", copy.holder,
-                    copy.slots == SlotsOf::kRank ? "" : ", of a rank of another machine,",
-                    " is damaged (its checksum differs), and is not taken");
-      }
-    if (is_whole) return choice_->step;
+  std::vector<HeldCopy> left_out;
+  while (true) {
+    std::vector<HeldCopy> held = of_all(held_here());
+    std::erase_if(held, [&](const HeldCopy& copy) {
+      return std::find(left_out.begin(), left_out.end(), copy) != left_out.end();
+    });
+    choice_ = choose_copies(held, wanted);
+    if (!choice_ && !held.empty())
+      log_warning("the copies of the state in memory are not those of all ranks of this layout: they are not taken");
+    if (!choice_) return std::nullopt;
+    std::vector<HeldCopy> damaged = of_all(damaged_here(*choice_));
+    const bool is_good_there = damaged.empty();
+    if (is_good_there) damaged = of_all(fetch_copies());
+    if (damaged.empty()) return choice_->step;
+    for (const HeldCopy& copy : damaged) {
+      left_out.push_back(copy);
+      log_warning("the copy of the state at iteration ", copy.step, " in memory of rank ", copy.holder,
+                  copy.slots == SlotsOf::kRank ? "" : ", of a rank of another machine,",
+                  is_good_there ? " has arrived damaged where it is wanted" : " is damaged",
+                  " (its checksum differs), and is not taken");
+    }
   }
-  if (!held_.empty())
-    log_warning("the copies of the state in memory are not those of all ranks of this layout: they are not taken");
-  return std::nullopt;
 }
 
 // An own slot that no rank takes its state from. -1: there is none, as after a renumbering both may hold copies of this
@@ -186,9 +197,9 @@ int Snapshots::slot_nobody_wants() const {
 }
 
 // Each into a slot of the rank that wants it. Every rank goes through the same list, so that nobody waits in a circle.
-// What somebody wants is overwritten when everybody has what he wants.
-void Snapshots::fetch_copies() {
-  Fetched fetched;
+// What somebody wants is overwritten when everybody has what he wants. Returns what has arrived damaged here.
+std::vector<HeldCopy> Snapshots::fetch_copies() {
+  Fetched fetched{.is_whole = true};
   for (int64_t wants = 0; wants < group_.size(); ++wants) {
     const HeldCopy& copy = choice_->of_ranks[static_cast<size_t>(wants)];
     if (copy.holder == wants && copy.slots == SlotsOf::kRank) {
@@ -200,10 +211,12 @@ void Snapshots::fetch_copies() {
     }
   }
   group_.barrier();
-  if (!fetched.buffer.defined()) return;
+  if (!fetched.is_whole) return {choice_->of_ranks[static_cast<size_t>(rank())]};
+  if (!fetched.buffer.defined()) return {};
   newest_slot_ = options_.own.slot_to_write();
   std::memcpy(options_.own.begin(newest_slot_), fetched.buffer.const_data_ptr(), static_cast<size_t>(bytes_));
   options_.own.finish(newest_slot_, fetched.head);
+  return {};
 }
 
 void Snapshots::give(const HeldCopy& copy, int64_t to) const {
@@ -219,7 +232,7 @@ void Snapshots::give(const HeldCopy& copy, int64_t to) const {
 }
 
 Snapshots::Fetched Snapshots::fetch(const HeldCopy& copy) {
-  Fetched fetched{.head = {.step = copy.step, .bytes = bytes_, .identity = copy.identity}, .buffer = {}};
+  Fetched fetched{.head = {.step = copy.step, .bytes = bytes_, .identity = copy.identity}};
   SnapshotHead& head = fetched.head;
   newest_slot_ = slot_nobody_wants();
   if (newest_slot_ < 0) fetched.buffer = at::empty({bytes_}, at::kByte);
@@ -237,16 +250,14 @@ Snapshots::Fetched Snapshots::fetch(const HeldCopy& copy) {
     for (int64_t begin = 0; begin < bytes_; begin += kMessageBytes)
       group_.start_receive(as_tensor(to + begin, std::min(kMessageBytes, bytes_ - begin)), copy.holder, kTag).wait();
   }
-  if (checksum_of(to, bytes_) != head.checksum)
-    throw UserError(concat(text_of(head), ", of rank ", copy.holder, ", has arrived damaged: its checksum differs"));
-  if (newest_slot_ >= 0) options_.own.finish(newest_slot_, head);
+  fetched.is_whole = checksum_of(to, bytes_) == head.checksum;
+  if (newest_slot_ >= 0 && fetched.is_whole) options_.own.finish(newest_slot_, head);
   return fetched;
 }
 
 store::TrainingState Snapshots::load(int64_t step, const std::vector<TensorRequest>& requests) {
   ESPALIER_CHECK(choice_ && choice_->step == step, step);
   ESPALIER_CHECK(requests.size() == begins_.size(), requests.size(), " of ", begins_.size());
-  fetch_copies();
   const uint8_t* const data = options_.own.data(newest_slot_);
   std::vector<uint8_t*> to;
   for (size_t number = 0; number < requests.size(); ++number) {

@@ -51,6 +51,7 @@ class Snapshots {
   Snapshots(const Options& options, dist::Group group, const std::vector<TensorToSave>& tensors);
 
   // The newest step of which every rank's copy of these tensors exists somewhere, whole, left by the processes before.
+  // Each rank has its own then.
   std::optional<int64_t> newest();
   // Fills the requests, which are for the tensors that were kept, in their order. What was kept with them. `step` is
   // what newest() has found.
@@ -76,8 +77,9 @@ class Snapshots {
     int64_t bytes, machine;
   };
   struct Fetched {  // `buffer`: where it is not in a slot yet
-    launch::SnapshotHead head;
-    at::Tensor buffer;
+    launch::SnapshotHead head = {};
+    at::Tensor buffer = {};
+    bool is_whole = false;
   };
   int64_t rank() const { return group_.rank(); }
   const RankFacts& facts(int64_t rank) const { return ranks_[static_cast<size_t>(rank)]; }
@@ -91,7 +93,8 @@ class Snapshots {
   std::vector<HeldCopy> held_here() const;
   std::vector<HeldCopy> damaged_here(const CopyChoice& choice) const;
   int slot_nobody_wants() const;
-  void fetch_copies();
+  std::vector<HeldCopy> of_all(const std::vector<HeldCopy>& here) const;
+  std::vector<HeldCopy> fetch_copies();
   void give(const HeldCopy& copy, int64_t to) const;
   Fetched fetch(const HeldCopy& copy);
   void forget_after(int64_t step);
@@ -108,7 +111,6 @@ class Snapshots {
   std::vector<Piece> pieces_;
   std::vector<size_t> first_pieces_;  // of the blocks, and the number of pieces
   std::optional<CopyChoice> choice_;
-  std::vector<HeldCopy> held_;             // by all ranks, when it was made
   int newest_slot_ = -1, safe_slot_ = -1;  // own: the newest copy, and the newest that is where it has to be
   bool replicates_ = false, said_skip_ = false, said_arrival_ = false;
   std::unique_ptr<launch::CopyLink> link_;

@@ -145,6 +145,19 @@ TEST(Copies, ADamagedOneAtAnotherMachineIsSentAgain) {
   start_again({a, b});
 }
 
+// What is announced is not what comes: the checksum is that of a longer one.
+TEST(Copies, OneThatArrivesDamagedIsTakenFromElsewhere) {
+  const auto a = new_machine(), b = new_machine();
+  start_anew({a, b});
+  launch::SnapshotSlots of_a(b->descriptor(), 0, SlotsOf::kPeer);
+  of_a.reserve(2 * kBytes);
+  SnapshotHead head = of_a.heads().at(0);
+  head.bytes += 64;
+  head.checksum = launch::snapshot_checksum(of_a.data(head.slot), head.bytes);
+  of_a.begin(head.slot), of_a.finish(head.slot, head);
+  start_again({b, a});
+}
+
 TEST(Copies, MemoryForACopyThatDoesNotComeAnyMoreIsGivenBack) {
   const auto a = new_machine();
   start_anew({a, new_machine()});
