@@ -58,10 +58,11 @@ std::string text_of(const SnapshotHead& head) { return concat("the copy of step 
 Snapshots::Snapshots(const Options& options, dist::Group group, const std::vector<TensorToSave>& tensors)
     : options_(options), group_(std::move(group)) {
   divide(tensors);
-  const RankFacts own{hash64(describe_parts(tensors)), bytes_, options_.machine};
-  for (const std::string& text : group_.gather_texts(concat(own.identity, " ", own.bytes, " ", own.machine))) {
+  const int64_t jump = options_.replication ? options_.replication->jump.value_or(0) : 0;
+  for (const std::string& text :
+       group_.gather_texts(concat(hash64(describe_parts(tensors)), " ", bytes_, " ", options_.machine, " ", jump))) {
     const std::vector<std::string> words = split_blanks(text);
-    ranks_.push_back({std::stoull(words[0]), std::stoll(words[1]), std::stoll(words[2])});
+    ranks_.push_back({std::stoull(words[0]), std::stoll(words[1]), std::stoll(words[2]), std::stoll(words[3])});
   }
   sends_.assign(ranks_.size(), false);
   if (options_.replication) plan_replication();
@@ -89,8 +90,6 @@ void Snapshots::divide(const std::vector<TensorToSave>& tensors) {
   first_pieces_.push_back(pieces_.size());
 }
 
-int64_t Snapshots::target(int64_t rank) const { return (rank + options_.replication->jump) % group_.size(); }
-
 std::optional<int64_t> Snapshots::source() const {
   for (int64_t other = 0; other < group_.size(); ++other)
     if (sends(other) && target(other) == rank()) return other;
@@ -108,14 +107,48 @@ void Snapshots::plan_replication() {
   for (int64_t one = 0; one < group_.size(); ++one) {
     if (machines_of[facts(one).identity].size() > 1) continue;  // a replica holds the same
     sends_[static_cast<size_t>(one)] = replicates_ = true;
-    if (facts(target(one)).machine == facts(one).machine)
-      throw UserError(concat("--replication-jump ", options_.replication->jump, ": the copies of rank ", one,
-                             " would go to rank ", target(one), ", which is on the same machine. Give the number of ",
-                             "ranks of a machine, which is the default where all machines have as many."),
-                      ExitCode::kUsage);
   }
-  if (!replicates_)
+  if (replicates_)
+    choose_jump(facts(0).jump);
+  else
     log_info("--replication: each rank has a replica on another machine that holds the same state; no copies are sent");
+}
+
+bool Snapshots::stays_at_home(int64_t rank) const {
+  return sends(rank) && facts(target(rank)).machine == facts(rank).machine;
+}
+
+// Machines may be fewer after a restart than before, and have other numbers of ranks: a run that goes on from copies
+// does not end because the next ones have no place.
+void Snapshots::choose_jump(int64_t asked) {
+  std::map<int64_t, int64_t> num_ranks;
+  int64_t largest = 0;
+  for (const RankFacts& one : ranks_) largest = std::max(largest, ++num_ranks[one.machine]);
+  const auto first_at_home = [this]() -> std::optional<int64_t> {
+    for (int64_t one = 0; one < group_.size(); ++one)
+      if (stays_at_home(one)) return one;
+    return std::nullopt;
+  };
+  jump_ = asked > 0 ? asked : largest;
+  if (const auto one = first_at_home(); one && asked > 0) {
+    const std::string what = concat("--replication-jump ", asked, ": the copies of rank ", *one, " would go to rank ",
+                                    target(*one), ", which is on the same machine. ");
+    if (options_.replication->is_first_start)
+      throw UserError(concat(what, "Give the number of ranks of a machine, or leave it out."), ExitCode::kUsage);
+    jump_ = largest;
+    log_warning(what, "They go ", jump_, " ranks further now, as without that option");
+  }
+  if (!first_at_home()) return;
+  const std::string what = concat("--replication: a machine has ", largest, " of the ", group_.size(),
+                                  " ranks, and the other machines cannot hold a copy of each. ");
+  if (options_.replication->is_first_start)
+    throw UserError(concat(what, "Start as many ranks on each machine, or leave out --replication."), ExitCode::kUsage);
+  std::vector<std::string> at_home;
+  for (int64_t one = 0; one < group_.size(); ++one)
+    if (stays_at_home(one)) at_home.push_back(std::to_string(one));
+  for (const std::string& one : at_home) sends_[static_cast<size_t>(std::stoll(one))] = false;
+  replicates_ = std::find(sends_.begin(), sends_.end(), true) != sends_.end();
+  log_warning(what, "Copies of these ranks stay on their own machine, and are lost with it: ", join(at_home, ", "));
 }
 
 launch::SnapshotSlots& Snapshots::slots_of(SlotsOf whose) const {

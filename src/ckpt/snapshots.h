@@ -38,7 +38,10 @@ class Snapshots {
  public:
   struct Replication {
     launch::SnapshotSlots& slots;  // for copies of another rank
-    int64_t jump = 0;              // the copies of rank n go to rank n + jump, or the beginning after the last
+    // The copies of rank n go to rank n + jump, or the beginning after the last. Unset: the number of ranks of the
+    // largest machine. That of rank 0 counts.
+    std::optional<int64_t> jump = {};
+    bool is_first_start = true;  // of the run: a jump to the same machine is refused; later it is left out
     launch::CopyLink::Options link;
   };
   struct Options {
@@ -74,7 +77,7 @@ class Snapshots {
   };
   struct RankFacts {
     uint64_t identity;
-    int64_t bytes, machine;
+    int64_t bytes, machine, jump;  // 0: none was asked for
   };
   struct Fetched {  // `buffer`: where it is not in a slot yet
     launch::SnapshotHead head = {};
@@ -84,10 +87,12 @@ class Snapshots {
   int64_t rank() const { return group_.rank(); }
   const RankFacts& facts(int64_t rank) const { return ranks_[static_cast<size_t>(rank)]; }
   bool sends(int64_t rank) const { return sends_[static_cast<size_t>(rank)]; }
-  int64_t target(int64_t rank) const;
+  int64_t target(int64_t rank) const { return (rank + jump_) % group_.size(); }
+  bool stays_at_home(int64_t rank) const;
   std::optional<int64_t> source() const;  // whose copies come here
   void divide(const std::vector<TensorToSave>& tensors);
   void plan_replication();
+  void choose_jump(int64_t asked);
   launch::SnapshotSlots& slots_of(launch::SlotsOf whose) const;
   launch::SnapshotHead head_of(const HeldCopy& copy) const;
   std::vector<HeldCopy> held_here() const;
@@ -106,6 +111,7 @@ class Snapshots {
   dist::Group group_;
   std::vector<RankFacts> ranks_;
   std::vector<bool> sends_;  // of each rank, whether its copies go to another machine
+  int64_t jump_ = 0;
   int64_t bytes_ = 0;
   std::vector<int64_t> begins_;  // of the tensors, in a copy
   std::vector<Piece> pieces_;

@@ -148,7 +148,8 @@ ckpt::Snapshots::Options snapshot_options(const config::CheckpointConfig& checkp
   if (!checkpoint.replication) return options;
   options.replication.emplace(ckpt::Snapshots::Replication{
       .slots = *launch::snapshot_slots(launch::SlotsOf::kPeer),
-      .jump = checkpoint.replication_jump.value_or(place.local_world_size),
+      .jump = checkpoint.replication_jump,
+      .is_first_start = place.restart_count == 0,
       .link = {.secret = launch::job_secret(place.run_id), .master_address = place.master_address}});
   return options;
 }

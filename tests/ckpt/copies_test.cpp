@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,19 +46,31 @@ bool soon(const std::function<bool()>& condition) {
   return true;
 }
 
+// Of a start.
+struct Start {
+  std::optional<int64_t> jump = 1;
+  int64_t arrives_from = 1;  // so many ranks before
+  bool is_first_start = true;
+  std::vector<int64_t> machines = {};  // of the ranks; empty: each has one of its own
+};
+
 class Rank {
  public:
-  Rank(const dist::Grid& grid, const SnapshotMemory& memory)
+  Rank(const dist::Grid& grid, const SnapshotMemory& memory, const Start& setup)
       : own(memory.descriptor(), 0),
         peer(memory.descriptor(), 0, SlotsOf::kPeer),
         rank(grid.rank),
         world(grid.world),
-        snapshots(options(own, peer, rank), world, state_of(rank, 0)) {}
-  static Snapshots::Options options(launch::SnapshotSlots& own, launch::SnapshotSlots& peer, int64_t machine) {
+        source((rank + world.size() - setup.arrives_from) % world.size()),
+        snapshots(options(own, peer, rank, setup), world, state_of(rank, 0)) {}
+  static Snapshots::Options options(launch::SnapshotSlots& own, launch::SnapshotSlots& peer, int64_t rank,
+                                    const Start& setup) {
     return {.own = own,
-            .machine = machine,
-            .replication = Snapshots::Replication{
-                .slots = peer, .jump = 1, .link = {.secret = "secret", .master_address = "127.0.0.1"}}};
+            .machine = setup.machines.empty() ? rank : setup.machines[static_cast<size_t>(rank)],
+            .replication = Snapshots::Replication{.slots = peer,
+                                                  .jump = setup.jump,
+                                                  .is_first_start = setup.is_first_start,
+                                                  .link = {.secret = "secret", .master_address = "127.0.0.1"}}};
   }
 
   // What is wrong with what it finds; nothing if it is this rank's state at this step.
@@ -76,21 +89,22 @@ class Rank {
     numbers.step = step;
     while (!snapshots.keep(numbers, state_of(rank, step))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  // Until every rank holds such a copy for the rank before it. What is missing.
+  // Until every rank holds such a copy for the rank whose copies go there. What is missing.
   std::string wait_for_copies(int64_t step) {
-    const at::Tensor expected = state_of((rank + world.size() - 1) % world.size(), step)[0].value;
+    const at::Tensor expected = state_of(source, step)[0].value;
     const bool has_come = soon([&] {
       for (const SnapshotHead& head : peer.heads())
         if (head.step == step && std::memcmp(peer.data(head.slot), expected.const_data_ptr(), kBytes) == 0) return true;
       return false;
     });
     world.barrier();
-    return has_come ? "" : concat("rank ", rank, " holds no whole copy of step ", step, " of the rank before it");
+    return has_come ? "" : concat("rank ", rank, " holds no whole copy of step ", step, " of rank ", source);
   }
 
   launch::SnapshotSlots own, peer;
   const int64_t rank;
   const dist::Group world;
+  const int64_t source;
   Snapshots snapshots;
 };
 
@@ -104,24 +118,24 @@ int64_t used_bytes(const SnapshotMemory& memory) {
   return status.st_blocks * 512;
 }
 
-void start(const Machines& machines, const std::function<std::string(Rank&)>& action) {
+void start(const Machines& machines, const Start& setup, const std::function<std::string(Rank&)>& action) {
   const auto run = [&](const dist::Grid& grid) {
     set_log_level(LogLevel::kQuiet);
-    Rank rank(grid, *machines[static_cast<size_t>(grid.rank)]);
+    Rank rank(grid, *machines[static_cast<size_t>(grid.rank)], setup);
     return action(rank);
   };
   for (const std::string& trouble : dist::run_ranks(plan::parse_layout(concat("dp", machines.size())).grid, run))
     EXPECT_EQ(trouble, "");
 }
-void start_anew(const Machines& machines) {
-  start(machines, [](Rank& rank) {
+void start_anew(const Machines& machines, const Start& setup = {}) {
+  start(machines, setup, [](Rank& rank) {
     rank.snapshots.replicate();
     rank.keep(8), rank.keep(9);
     return rank.wait_for_copies(9);
   });
 }
-void start_again(const Machines& machines) {
-  start(machines, [](Rank& rank) {
+void start_again(const Machines& machines, const Start& setup = {}) {
+  start(machines, setup, [](Rank& rank) {
     const std::string trouble = rank.resume(9), missing = rank.wait_for_copies(9);
     return trouble.empty() ? missing : trouble;
   });
@@ -162,7 +176,7 @@ TEST(Copies, MemoryForACopyThatDoesNotComeAnyMoreIsGivenBack) {
   const auto a = new_machine();
   start_anew({a, new_machine()});
   EXPECT_GE(used_bytes(*a), 4 * kBytes);
-  start({a}, [](Rank& rank) { return rank.resume(9); });
+  start({a}, {}, [](Rank& rank) { return rank.resume(9); });
   EXPECT_LT(used_bytes(*a), 3 * kBytes);
   EXPECT_GE(used_bytes(*a), 2 * kBytes);
 }
@@ -177,7 +191,7 @@ TEST(Copies, MemoryForThoseOfOtherMachinesIsTakenOnceEveryRankHasThatForItsOwn) 
         grid.rank == 1 ? std::vector<TensorToSave>{{"huge", "weights-00000.safetensors", huge}}
                        : state_of(grid.rank, 0);
     try {
-      const Snapshots snapshots(Rank::options(own, peer, grid.rank), grid.world, tensors);
+      const Snapshots snapshots(Rank::options(own, peer, grid.rank, {}), grid.world, tensors);
     } catch (const UserError& error) {
       return "";
     }
@@ -186,6 +200,48 @@ TEST(Copies, MemoryForThoseOfOtherMachinesIsTakenOnceEveryRankHasThatForItsOwn) 
   for (const std::string& trouble : dist::run_ranks(plan::parse_layout("dp3").grid, run)) EXPECT_EQ(trouble, "");
   EXPECT_GE(used_bytes(*machines[0]), 2 * kBytes);
   EXPECT_LT(used_bytes(*machines[0]), 3 * kBytes) << "for rank 2, whose machine is another";
+}
+
+// After a start with one machine less it leads back to where it begins.
+TEST(Copies, AJumpThatFitsNoMoreIsRefusedAtTheFirstStartOnly) {
+  const Machines machines = {new_machine(), new_machine(), new_machine()};
+  ASSERT_NO_FATAL_FAILURE(start_anew(machines, {.jump = 2, .arrives_from = 2}));
+  try {
+    start({machines[0], machines[1]}, {.jump = 2}, [](Rank&) { return "begins"; });
+    FAIL() << "it is not refused";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("--replication-jump 2: the copies of rank 0 would go to rank 0, which is "
+                        "on the same machine"),
+              std::string::npos)
+        << error.what();
+  }
+  start_again({machines[0], machines[1]}, {.jump = 2, .arrives_from = 1, .is_first_start = false});
+}
+
+TEST(Copies, GoToAnotherMachineWhereTheseHaveDifferentNumbersOfRanks) {
+  const Machines machines = {new_machine(), new_machine(), new_machine(), new_machine(), new_machine()};
+  const Start setup = {.jump = {}, .arrives_from = 2, .is_first_start = true, .machines = {0, 0, 1, 1, 2}};
+  ASSERT_NO_FATAL_FAILURE(start_anew(machines, setup));
+  start_again(machines, setup);
+}
+
+TEST(Copies, ThatNoOtherMachineCanHoldAreRefusedAtTheFirstStartOnly) {
+  const Machines machines = {new_machine(), new_machine(), new_machine()};
+  Start setup = {.jump = {}, .arrives_from = 2, .is_first_start = true, .machines = {0, 0, 1}};
+  const auto keep = [](Rank& rank) -> std::string {
+    rank.snapshots.replicate();
+    rank.keep(8), rank.keep(9);
+    return rank.rank != 2 ? rank.world.barrier(), "" : rank.wait_for_copies(9);  // of rank 0
+  };
+  try {
+    start(machines, setup, keep);
+    FAIL() << "it is not refused";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("a machine has 2 of the 3 ranks"), std::string::npos) << error.what();
+  }
+  setup.is_first_start = false;
+  start(machines, setup, keep);
 }
 
 }  // namespace copies_test
