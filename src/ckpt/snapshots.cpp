@@ -28,6 +28,10 @@ using launch::SnapshotHead;
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kMessageBytes = int64_t{64} << 20;  // from rank to rank, when copies are fetched
 constexpr int kTag = 1;
+constexpr int64_t kFirstKeepsBetweenTries = 10, kMostKeepsBetweenTries = 1000;  // to send again, after trouble
+
+using Clock = std::chrono::steady_clock;
+double age_of(Clock::time_point time) { return std::chrono::duration<double>(Clock::now() - time).count(); }
 
 static_assert(kSnapshotBlockBytes % kLineBytes == 0);
 
@@ -329,12 +333,18 @@ void Snapshots::forget_after(int64_t step) {
 
 void Snapshots::replicate() {
   if (!replicates_) return;
+  connect();
+  keeps_between_tries_ = kFirstKeepsBetweenTries;
+  if (!choice_) return;
+  sent_at_ = Clock::now();
+  if (sends(rank())) send_newest();  // also where there is one already: nobody has checked it
+}
+
+void Snapshots::connect() {
   together(group_, [&] { link_ = std::make_unique<CopyLink>(options_.replication->link); });
-  const std::vector<std::string> addresses = group_.gather_texts(link_->address());
+  addresses_ = group_.gather_texts(link_->address());
   if (source()) link_->receive_into(options_.replication->slots);
-  if (!sends(rank())) return;
-  link_->send_to(addresses[static_cast<size_t>(target(rank()))]);
-  if (choice_) send_newest();  // also where there is one already: nobody has checked it
+  if (sends(rank())) link_->send_to(addresses_[static_cast<size_t>(target(rank()))]);
 }
 
 void Snapshots::send_newest() {
@@ -347,25 +357,40 @@ void Snapshots::send_newest() {
   link_->send(newest, options_.own.data(newest_slot_), safe_step);
 }
 
-// All ranks decide alike: then the newest copies that are where they have to be are of one step.
+int64_t Snapshots::newest_step() const {
+  for (const SnapshotHead& head : options_.own.heads())
+    if (head.slot == newest_slot_) return head.step;
+  return 0;
+}
+
+bool Snapshots::takes_too_long() const {
+  return age_of(sent_at_) > std::max(options_.replication->longest_copy_seconds, 10 * interval_);
+}
+
+// All ranks decide alike: then the newest copies that have reached their peers are of one step.
 bool Snapshots::may_keep() {
+  if (asked_at_ != Time()) interval_ = age_of(asked_at_);
+  asked_at_ = Clock::now();
   if (!replicates_) {
     safe_slot_ = newest_slot_;
     return true;
   }
-  ESPALIER_CHECK(link_, "replicate() comes before keep()");
-  const CopyLink::State state = link_->state();
-  const std::vector<bool> any = group_.any(
-      {state == CopyLink::State::kUnderWay, state == CopyLink::State::kDamaged, state == CopyLink::State::kBroken});
-  if (any[2]) {
-    for (const std::string& trouble :
-         group_.gather_texts(state == CopyLink::State::kBroken ? concat("rank ", rank(), ": ", link_->trouble()) : ""))
-      if (!trouble.empty())
-        log_warning("copies of the state do not reach another machine any more (", trouble,
-                    "): until the ranks start again they are kept in memory of their own machine only");
-    link_.reset();
-    replicates_ = false;
+  if (!link_) {
+    ESPALIER_CHECK(keeps_to_next_try_ > 0, "replicate() comes before keep()");
     safe_slot_ = newest_slot_;
+    if (--keeps_to_next_try_ == 0) try_again();
+    return true;
+  }
+  const CopyLink::State state = link_->state();
+  const bool is_late = state == CopyLink::State::kUnderWay && takes_too_long();
+  const std::vector<bool> any =
+      group_.any({state == CopyLink::State::kUnderWay, state == CopyLink::State::kDamaged,
+                  state == CopyLink::State::kBroken, is_late, state == CopyLink::State::kArrived});
+  if (any[2] || any[3]) {
+    stop_sending(state == CopyLink::State::kBroken ? link_->trouble()
+                 : is_late ? concat("the copy to ", addresses_[static_cast<size_t>(target(rank()))],
+                                    " has been under way for ", format_duration(age_of(sent_at_)))
+                           : "");
     return true;
   }
   if (any[0]) {
@@ -376,14 +401,61 @@ bool Snapshots::may_keep() {
           "--non-persistent-save-interval makes fewer of them");
     return false;
   }
-  if (any[1])
-    log_warning(
-        "a copy of the state has arrived damaged at another machine (its checksum differs), and does not count");
-  else
-    safe_slot_ = newest_slot_;
-  if (state == CopyLink::State::kArrived && !std::exchange(said_arrival_, true))
-    log_info("the copy of the state was at another machine after ", format_printf("%.1f ms", 1000 * link_->seconds()));
+  if (any[1]) {
+    for (const std::string& whose : group_.gather_texts(
+             state == CopyLink::State::kDamaged
+                 ? concat("rank ", rank(), " has arrived damaged at ", addresses_[static_cast<size_t>(target(rank()))])
+                 : ""))
+      if (!whose.empty())
+        log_warning("the copy of the state of ", whose, " (its checksum differs): that step does not count there");
+    return true;
+  }
+  safe_slot_ = newest_slot_;
+  if (any[4]) say_arrived();
   return true;
+}
+
+void Snapshots::say_arrived() {
+  arrived_ = {.step = newest_step(), .sent_at = sent_at_};
+  keeps_between_tries_ = kFirstKeepsBetweenTries;
+  if (std::exchange(is_resuming_, false)) {
+    log_info("copies of the state reach another machine again, first that of iteration ", arrived_.step);
+    if (const auto& tell = options_.replication->on_change)
+      tell("replication resumed", arrived_.step, "copies of the state reach another machine again");
+  }
+  if (sends(rank()) && !std::exchange(said_arrival_, true))
+    log_info("the copy of the state was at another machine after ", format_printf("%.1f ms", 1000 * link_->seconds()));
+}
+
+// Copies in memory of the own machine go on, and after some of them the others are tried again.
+void Snapshots::stop_sending(const std::string& trouble) {
+  std::vector<std::string> troubles;
+  for (const std::string& text : group_.gather_texts(trouble.empty() ? "" : concat("rank ", rank(), ": ", trouble)))
+    if (!text.empty()) troubles.push_back(text);
+  const std::string what =
+      concat("copies of the state do not reach another machine (", join(troubles, "; "),
+             "): they are kept in memory of their ", "own machine only, and sending is tried again after ",
+             keeps_between_tries_, " of them. ",
+             arrived_.step == 0 ? "None has reached another machine since this start"
+                                : concat("The newest that is at another machine is of iteration ", arrived_.step, ", ",
+                                         format_duration(age_of(arrived_.sent_at)), " old"));
+  log_warning(what);
+  if (const auto& tell = options_.replication->on_change) tell("replication stopped", newest_step(), what);
+  link_.reset();
+  keeps_to_next_try_ = keeps_between_tries_;
+  keeps_between_tries_ = std::min(2 * keeps_between_tries_, kMostKeepsBetweenTries);
+  safe_slot_ = newest_slot_;
+}
+
+void Snapshots::try_again() {
+  try {
+    connect();
+    is_resuming_ = true;
+  } catch (const UserError& error) {  // the same on all ranks
+    link_.reset();
+    log_warning(error.what());
+    keeps_to_next_try_ = keeps_between_tries_;
+  }
 }
 
 // The copy's checksum.
@@ -426,7 +498,8 @@ bool Snapshots::keep(const store::TrainingState& numbers, const std::vector<Tens
                              .checksum = sum,
                              .text = store::to_json(manifest)});
   newest_slot_ = slot;
-  if (replicates_ && sends(rank())) send_newest();
+  sent_at_ = Clock::now();
+  if (link_ && sends(rank())) send_newest();
   return true;
 }
 

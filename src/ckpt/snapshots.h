@@ -19,7 +19,9 @@
 // rank's copy exists.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +45,11 @@ class Snapshots {
     std::optional<int64_t> jump = {};
     bool is_first_start = true;  // of the run: a jump to the same machine is refused; later it is left out
     launch::CopyLink::Options link;
+    // A copy is given up that takes longer, and longer than ten intervals between copies.
+    double longest_copy_seconds = 120;
+    // Is told that copies stop reaching other machines, and that they do again: the event, the step, what there is to
+    // say.
+    std::function<void(const std::string&, int64_t, const std::string&)> on_change = {};
   };
   struct Options {
     launch::SnapshotSlots& own;
@@ -104,6 +111,12 @@ class Snapshots {
   Fetched fetch(const HeldCopy& copy);
   void forget_after(int64_t step);
   bool may_keep();
+  void connect();
+  void try_again();
+  void stop_sending(const std::string& trouble);
+  void say_arrived();
+  int64_t newest_step() const;
+  bool takes_too_long() const;
   void send_newest();
   uint64_t fill(uint8_t* copy, const std::vector<TensorToSave>& tensors) const;
 
@@ -119,7 +132,17 @@ class Snapshots {
   std::optional<CopyChoice> choice_;
   int newest_slot_ = -1, safe_slot_ = -1;  // own: the newest copy, and the newest that is where it has to be
   bool replicates_ = false, said_skip_ = false, said_arrival_ = false;
-  std::unique_ptr<launch::CopyLink> link_;
+  std::unique_ptr<launch::CopyLink> link_;  // none while copies stay here after trouble
+  std::vector<std::string> addresses_;      // of the ranks' links
+  using Time = std::chrono::steady_clock::time_point;
+  Time asked_at_, sent_at_;  // when the last copy was due, and when the last one was sent
+  double interval_ = 0;      // seconds, between the last two that were due
+  int64_t keeps_to_next_try_ = 0, keeps_between_tries_ = 0;
+  struct Arrived {
+    int64_t step = 0;
+    Time sent_at;
+  } arrived_;  // the last that did everywhere
+  bool is_resuming_ = false;
 };
 
 }  // namespace espalier::ckpt

@@ -2,6 +2,8 @@
 // this process holds the memory of all machines, as their launchers do.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -9,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,6 +55,7 @@ struct Start {
   int64_t arrives_from = 1;  // so many ranks before
   bool is_first_start = true;
   std::vector<int64_t> machines = {};  // of the ranks; empty: each has one of its own
+  double longest_copy_seconds = 120;
 };
 
 class Rank {
@@ -62,15 +66,20 @@ class Rank {
         rank(grid.rank),
         world(grid.world),
         source((rank + world.size() - setup.arrives_from) % world.size()),
-        snapshots(options(own, peer, rank, setup), world, state_of(rank, 0)) {}
+        snapshots(options(own, peer, rank, setup, &changes), world, state_of(rank, 0)) {}
   static Snapshots::Options options(launch::SnapshotSlots& own, launch::SnapshotSlots& peer, int64_t rank,
-                                    const Start& setup) {
+                                    const Start& setup, std::vector<std::string>* changes = nullptr) {
     return {.own = own,
             .machine = setup.machines.empty() ? rank : setup.machines[static_cast<size_t>(rank)],
-            .replication = Snapshots::Replication{.slots = peer,
-                                                  .jump = setup.jump,
-                                                  .is_first_start = setup.is_first_start,
-                                                  .link = {.secret = "secret", .master_address = "127.0.0.1"}}};
+            .replication = Snapshots::Replication{
+                .slots = peer,
+                .jump = setup.jump,
+                .is_first_start = setup.is_first_start,
+                .link = {.secret = "secret", .master_address = "127.0.0.1"},
+                .longest_copy_seconds = setup.longest_copy_seconds,
+                .on_change = [changes](const std::string& event, int64_t, const std::string& detail) {
+                  if (changes != nullptr) changes->push_back(concat(event, ": ", detail));
+                }}};
   }
 
   // What is wrong with what it finds; nothing if it is this rank's state at this step.
@@ -84,10 +93,13 @@ class Rank {
     if (at::equal(values, state_of(rank, step)[0].value)) return "";
     return concat("rank ", rank, " loads values that begin with ", values[0].item<float>());
   }
-  void keep(int64_t step) {
+  bool keep_or_leave_out(int64_t step) {
     store::TrainingState numbers;
     numbers.step = step;
-    while (!snapshots.keep(numbers, state_of(rank, step))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return snapshots.keep(numbers, state_of(rank, step));
+  }
+  void keep(int64_t step) {
+    while (!keep_or_leave_out(step)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   // Until every rank holds such a copy for the rank whose copies go there. What is missing.
   std::string wait_for_copies(int64_t step) {
@@ -105,6 +117,7 @@ class Rank {
   const int64_t rank;
   const dist::Group world;
   const int64_t source;
+  std::vector<std::string> changes;
   Snapshots snapshots;
 };
 
@@ -242,6 +255,72 @@ TEST(Copies, ThatNoOtherMachineCanHoldAreRefusedAtTheFirstStartOnly) {
   }
   setup.is_first_start = false;
   start(machines, setup, keep);
+}
+
+std::set<int> sockets() {
+  std::set<int> found;
+  for (int number = 3; number < 1024; ++number) {
+    struct stat status = {};
+    if (fstat(number, &status) == 0 && S_ISSOCK(status.st_mode)) found.insert(number);
+  }
+  return found;
+}
+int port(int socket, bool of_peer) {  // 0: it is not of TCP, or not connected
+  sockaddr_storage address = {};
+  socklen_t size = sizeof address;
+  auto* const to = reinterpret_cast<sockaddr*>(&address);
+  if ((of_peer ? getpeername(socket, to, &size) : getsockname(socket, to, &size)) != 0) return 0;
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<sockaddr_in6&>(address).sin6_port);
+  return address.ss_family == AF_INET ? ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port) : 0;
+}
+
+// What is sent over connections that were made after these sockets goes nowhere from now on, and nobody says so.
+int stall_since(const std::set<int>& before) {
+  std::set<int> since, listening_ports;
+  for (const int socket : sockets()) {
+    if (before.contains(socket)) continue;
+    if (port(socket, true) == 0)
+      listening_ports.insert(port(socket, false));
+    else
+      since.insert(socket);
+  }
+  int num_stalled = 0;
+  for (const int socket : since) {
+    if (listening_ports.contains(port(socket, false))) continue;  // another rank's connection to this one
+    int nowhere[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, nowhere) != 0 || dup2(nowhere[0], socket) < 0) return 0;
+    ++num_stalled;
+  }
+  return num_stalled;
+}
+
+// Nothing moves, and the connections stand: local copies go on, and others reach the other machine again.
+TEST(Copies, OneThatDoesNotMoveIsGivenUpAndOthersAreSentLater) {
+  const Machines machines = {new_machine(), new_machine()};
+  start(machines, {.longest_copy_seconds = 0.2}, [](Rank& rank) -> std::string {
+    const std::set<int> before = sockets();
+    rank.snapshots.replicate();
+    rank.keep(1), rank.keep(2);
+    std::string trouble = rank.wait_for_copies(2);
+    const int num_stalled = stall_since(before);
+    if (num_stalled != 1) return concat(num_stalled, " connections are stalled");
+    int64_t step = 3, num_left_out = 0, num_alone = 0;
+    // All ranks hear of the same changes after the same step.
+    const bool has_resumed = soon([&] {
+      rank.keep_or_leave_out(step) ? ++step, ++num_alone : ++num_left_out;
+      return rank.world.sum(static_cast<double>(rank.changes.size())) >= 4;
+    });
+    if (!has_resumed) return concat("after step ", step, " it was heard: ", join(rank.changes, "; "));
+    rank.keep(step);
+    trouble += rank.wait_for_copies(step);
+    if (num_left_out == 0 || num_alone < 10) trouble += concat(num_left_out, " left out, ", num_alone, " made");
+    if (rank.changes.size() != 2 || !rank.changes[0].starts_with("replication stopped") ||
+        rank.changes[0].find("has been under way for") == std::string::npos ||
+        rank.changes[0].find("The newest that is at another machine is of iteration 2, ") == std::string::npos ||
+        !rank.changes[1].starts_with("replication resumed"))
+      trouble += join(rank.changes, "; ");
+    return trouble;
+  });
 }
 
 }  // namespace copies_test
