@@ -74,8 +74,6 @@ class Snapshots {
   // False where it makes none, because the one before is still on its way to another machine.
   bool keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors);
   int64_t bytes() const { return bytes_; }  // of one copy, of this rank
-  // Whether ranks send copies to other machines.
-  bool replicates() const { return replicates_; }
 
  private:
   struct Piece {  // of a tensor, within one block of the copy
@@ -130,7 +128,7 @@ class Snapshots {
   std::vector<Piece> pieces_;
   std::vector<size_t> first_pieces_;  // of the blocks, and the number of pieces
   std::optional<CopyChoice> choice_;
-  int newest_slot_ = -1, safe_slot_ = -1;  // own: the newest copy, and the newest that is where it has to be
+  int newest_slot_ = -1, safe_slot_ = -1;  // own: the newest copy, and the newest that has reached its peer
   bool replicates_ = false, said_skip_ = false, said_arrival_ = false;
   std::unique_ptr<launch::CopyLink> link_;  // none while copies stay here after trouble
   std::vector<std::string> addresses_;      // of the ranks' links
