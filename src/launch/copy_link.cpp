@@ -160,9 +160,9 @@ class CopyLink::Receiver {
         prove_as_receiver(*connection, key_);
         is_proven = true;
         while (true) receive_one(*connection, slots);
-      } catch (const Broken&) {
+      } catch (const Broken&) {  // closed for good: one that is only shut down leaves a sender waiting for room
         const std::lock_guard lock(mutex_);
-        connection_->close();
+        connection_.reset();
       }
     }
   }
