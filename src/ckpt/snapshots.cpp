@@ -28,6 +28,10 @@ using launch::SnapshotHead;
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kMessageBytes = int64_t{64} << 20;  // from rank to rank, when copies are fetched
 constexpr int kTag = 1;
+constexpr int64_t kFirstKeepsBetweenTries = 10, kMostKeepsBetweenTries = 1000;  // to send again, after trouble
+
+using Clock = std::chrono::steady_clock;
+double age_of(Clock::time_point time) { return std::chrono::duration<double>(Clock::now() - time).count(); }
 
 static_assert(kSnapshotBlockBytes % kLineBytes == 0);
 
@@ -58,19 +62,19 @@ std::string text_of(const SnapshotHead& head) { return concat("the copy of step 
 Snapshots::Snapshots(const Options& options, dist::Group group, const std::vector<TensorToSave>& tensors)
     : options_(options), group_(std::move(group)) {
   divide(tensors);
-  const RankFacts own{hash64(describe_parts(tensors)), bytes_, options_.machine};
-  for (const std::string& text : group_.gather_texts(concat(own.identity, " ", own.bytes, " ", own.machine))) {
+  const int64_t jump = options_.replication ? options_.replication->jump.value_or(0) : 0;
+  for (const std::string& text :
+       group_.gather_texts(concat(hash64(describe_parts(tensors)), " ", bytes_, " ", options_.machine, " ", jump))) {
     const std::vector<std::string> words = split_blanks(text);
-    ranks_.push_back({std::stoull(words[0]), std::stoll(words[1]), std::stoll(words[2])});
+    ranks_.push_back({std::stoull(words[0]), std::stoll(words[1]), std::stoll(words[2]), std::stoll(words[3])});
   }
   sends_.assign(ranks_.size(), false);
   if (options_.replication) plan_replication();
-  together(group_, [&] {
-    options_.own.reserve(bytes_);
-    if (!options_.replication) return;
-    const std::optional<int64_t> from = source();
-    options_.replication->slots.reserve(from ? facts(*from).bytes : 0);
-  });
+  // One after the other: those of another machine's do not take what a neighbour's own need.
+  together(group_, [&] { options_.own.reserve(bytes_); });
+  if (!options_.replication) return;
+  const std::optional<int64_t> from = source();
+  together(group_, [&] { options_.replication->slots.reserve(from ? facts(*from).bytes : 0); });
 }
 
 void Snapshots::divide(const std::vector<TensorToSave>& tensors) {
@@ -90,8 +94,6 @@ void Snapshots::divide(const std::vector<TensorToSave>& tensors) {
   first_pieces_.push_back(pieces_.size());
 }
 
-int64_t Snapshots::target(int64_t rank) const { return (rank + options_.replication->jump) % group_.size(); }
-
 std::optional<int64_t> Snapshots::source() const {
   for (int64_t other = 0; other < group_.size(); ++other)
     if (sends(other) && target(other) == rank()) return other;
@@ -109,14 +111,48 @@ void Snapshots::plan_replication() {
   for (int64_t one = 0; one < group_.size(); ++one) {
     if (machines_of[facts(one).identity].size() > 1) continue;  // a replica holds the same
     sends_[static_cast<size_t>(one)] = replicates_ = true;
-    if (facts(target(one)).machine == facts(one).machine)
-      throw UserError(concat("--replication-jump ", options_.replication->jump, ": the copies of rank ", one,
-                             " would go to rank ", target(one), ", which is on the same machine. Give the number of ",
-                             "ranks of a machine, which is the default where all machines have as many."),
-                      ExitCode::kUsage);
   }
-  if (!replicates_)
+  if (replicates_)
+    choose_jump(facts(0).jump);
+  else
     log_info("--replication: each rank has a replica on another machine that holds the same state; no copies are sent");
+}
+
+bool Snapshots::stays_at_home(int64_t rank) const {
+  return sends(rank) && facts(target(rank)).machine == facts(rank).machine;
+}
+
+// Machines may be fewer after a restart than before, and have other numbers of ranks: a run that goes on from copies
+// does not end because the next ones have no place.
+void Snapshots::choose_jump(int64_t asked) {
+  std::map<int64_t, int64_t> num_ranks;
+  int64_t largest = 0;
+  for (const RankFacts& one : ranks_) largest = std::max(largest, ++num_ranks[one.machine]);
+  const auto first_at_home = [this]() -> std::optional<int64_t> {
+    for (int64_t one = 0; one < group_.size(); ++one)
+      if (stays_at_home(one)) return one;
+    return std::nullopt;
+  };
+  jump_ = asked > 0 ? asked : largest;
+  if (const auto one = first_at_home(); one && asked > 0) {
+    const std::string what = concat("--replication-jump ", asked, ": the copies of rank ", *one, " would go to rank ",
+                                    target(*one), ", which is on the same machine. ");
+    if (options_.replication->is_first_start)
+      throw UserError(concat(what, "Give the number of ranks of a machine, or leave it out."), ExitCode::kUsage);
+    jump_ = largest;
+    log_warning(what, "They go ", jump_, " ranks further now, as without that option");
+  }
+  if (!first_at_home()) return;
+  const std::string what = concat("--replication: a machine has ", largest, " of the ", group_.size(),
+                                  " ranks, and the other machines cannot hold a copy of each. ");
+  if (options_.replication->is_first_start)
+    throw UserError(concat(what, "Start as many ranks on each machine, or leave out --replication."), ExitCode::kUsage);
+  std::vector<std::string> at_home;
+  for (int64_t one = 0; one < group_.size(); ++one)
+    if (stays_at_home(one)) at_home.push_back(std::to_string(one));
+  for (const std::string& one : at_home) sends_[static_cast<size_t>(std::stoll(one))] = false;
+  replicates_ = std::find(sends_.begin(), sends_.end(), true) != sends_.end();
+  log_warning(what, "Copies of these ranks stay on their own machine, and are lost with it: ", join(at_home, ", "));
 }
 
 launch::SnapshotSlots& Snapshots::slots_of(SlotsOf whose) const {
@@ -125,8 +161,8 @@ launch::SnapshotSlots& Snapshots::slots_of(SlotsOf whose) const {
 
 SnapshotHead Snapshots::head_of(const HeldCopy& copy) const {
   for (const SnapshotHead& head : slots_of(copy.slots).heads())
-    if (head.slot == copy.slot) return head;
-  ESPALIER_CHECK(false, "no copy of step ", copy.step, " in slot ", copy.slot);
+    if (head.slot == copy.slot && head.step == copy.step && head.identity == copy.identity) return head;
+  ESPALIER_CHECK(false, "no such copy of step ", copy.step, " in slot ", copy.slot);
   return {};
 }
 
@@ -152,41 +188,72 @@ std::vector<HeldCopy> Snapshots::damaged_here(const CopyChoice& choice) const {
   return damaged;
 }
 
+std::vector<HeldCopy> Snapshots::of_all(const std::vector<HeldCopy>& here) const {
+  std::vector<HeldCopy> all;
+  for (const std::string& text : group_.gather_texts(to_text(here)))
+    for (const HeldCopy& copy : copies_from_text(text)) all.push_back(copy);
+  return all;
+}
+
 std::optional<int64_t> Snapshots::newest() {
-  held_.clear();
-  for (const std::string& text : group_.gather_texts(to_text(held_here())))
-    for (const HeldCopy& copy : copies_from_text(text)) held_.push_back(copy);
   std::vector<uint64_t> wanted;
   for (const RankFacts& one : ranks_) wanted.push_back(one.identity);
-  while ((choice_ = choose_copies(held_, wanted))) {
-    bool is_whole = true;
-    for (const std::string& text : group_.gather_texts(to_text(damaged_here(*choice_))))
-      for (const HeldCopy& copy : copies_from_text(text)) {
-        is_whole = false;
-        std::erase(held_, copy);
-        log_warning("the copy of the state at iteration ", copy.step, " in memory of rank ", copy.holder,
-                    copy.slots == SlotsOf::kRank ? "" : ", of a rank of another machine,",
-                    " is damaged (its checksum differs), and is not taken");
-      }
-    if (is_whole) return choice_->step;
+  std::vector<HeldCopy> left_out;
+  while (true) {
+    std::vector<HeldCopy> held = of_all(held_here());
+    std::erase_if(held, [&](const HeldCopy& copy) {
+      return std::find(left_out.begin(), left_out.end(), copy) != left_out.end();
+    });
+    choice_ = choose_copies(held, wanted);
+    if (!choice_ && !held.empty())
+      log_warning("the copies of the state in memory are not those of all ranks of this layout: they are not taken");
+    if (!choice_) return std::nullopt;
+    std::vector<HeldCopy> damaged = of_all(damaged_here(*choice_));
+    const bool is_good_there = damaged.empty();
+    if (is_good_there) damaged = of_all(fetch_copies());
+    if (damaged.empty()) return choice_->step;
+    for (const HeldCopy& copy : damaged) {
+      left_out.push_back(copy);
+      log_warning("the copy of the state at iteration ", copy.step, " in memory of rank ", copy.holder,
+                  copy.slots == SlotsOf::kRank ? "" : ", of a rank of another machine,",
+                  is_good_there ? " has arrived damaged where it is wanted" : " is damaged",
+                  " (its checksum differs), and is not taken");
+    }
   }
-  if (!held_.empty())
-    log_warning("the copies of the state in memory are not those of all ranks of this layout: they are not taken");
-  return std::nullopt;
+}
+
+// An own slot that no rank takes its state from. -1: there is none, as after a renumbering both may hold copies of this
+// step, of two ranks.
+int Snapshots::slot_nobody_wants() const {
+  std::vector<bool> is_wanted(2);
+  for (const HeldCopy& copy : choice_->of_ranks)
+    if (copy.holder == rank() && copy.slots == SlotsOf::kRank) is_wanted[static_cast<size_t>(copy.slot)] = true;
+  if (is_wanted[0] && is_wanted[1]) return -1;
+  if (is_wanted[0] || is_wanted[1]) return is_wanted[0] ? 1 : 0;
+  return options_.own.slot_to_write();
 }
 
 // Each into a slot of the rank that wants it. Every rank goes through the same list, so that nobody waits in a circle.
-void Snapshots::fetch_copies() {
+// What somebody wants is overwritten when everybody has what he wants. Returns what has arrived damaged here.
+std::vector<HeldCopy> Snapshots::fetch_copies() {
+  Fetched fetched{.is_whole = true};
   for (int64_t wants = 0; wants < group_.size(); ++wants) {
     const HeldCopy& copy = choice_->of_ranks[static_cast<size_t>(wants)];
     if (copy.holder == wants && copy.slots == SlotsOf::kRank) {
       if (wants == rank()) newest_slot_ = copy.slot;
     } else if (wants == rank()) {
-      fetch(copy);
+      fetched = fetch(copy);
     } else if (copy.holder == rank()) {
       give(copy, wants);
     }
   }
+  group_.barrier();
+  if (!fetched.is_whole) return {choice_->of_ranks[static_cast<size_t>(rank())]};
+  if (!fetched.buffer.defined()) return {};
+  newest_slot_ = options_.own.slot_to_write();
+  std::memcpy(options_.own.begin(newest_slot_), fetched.buffer.const_data_ptr(), static_cast<size_t>(bytes_));
+  options_.own.finish(newest_slot_, fetched.head);
+  return {};
 }
 
 void Snapshots::give(const HeldCopy& copy, int64_t to) const {
@@ -201,13 +268,12 @@ void Snapshots::give(const HeldCopy& copy, int64_t to) const {
     group_.start_send(as_tensor(data + begin, std::min(kMessageBytes, head.bytes - begin)), to, kTag).wait();
 }
 
-void Snapshots::fetch(const HeldCopy& copy) {
-  int kept = -1;  // another may want what is here
-  for (const SnapshotHead& head : options_.own.heads())
-    if (head.step == copy.step) kept = head.slot;
-  newest_slot_ = options_.own.slot_to_write(kept);
-  uint8_t* const to = options_.own.begin(newest_slot_);
-  SnapshotHead head{.step = copy.step, .bytes = bytes_, .identity = copy.identity};
+Snapshots::Fetched Snapshots::fetch(const HeldCopy& copy) {
+  Fetched fetched{.head = {.step = copy.step, .bytes = bytes_, .identity = copy.identity}};
+  SnapshotHead& head = fetched.head;
+  newest_slot_ = slot_nobody_wants();
+  if (newest_slot_ < 0) fetched.buffer = at::empty({bytes_}, at::kByte);
+  uint8_t* const to = newest_slot_ < 0 ? fetched.buffer.mutable_data_ptr<uint8_t>() : options_.own.begin(newest_slot_);
   if (copy.holder == rank()) {
     const SnapshotHead there = head_of(copy);
     head.checksum = there.checksum, head.text = there.text;
@@ -221,15 +287,14 @@ void Snapshots::fetch(const HeldCopy& copy) {
     for (int64_t begin = 0; begin < bytes_; begin += kMessageBytes)
       group_.start_receive(as_tensor(to + begin, std::min(kMessageBytes, bytes_ - begin)), copy.holder, kTag).wait();
   }
-  if (checksum_of(to, bytes_) != head.checksum)
-    throw UserError(concat(text_of(head), ", of rank ", copy.holder, ", has arrived damaged: its checksum differs"));
-  options_.own.finish(newest_slot_, head);
+  fetched.is_whole = checksum_of(to, bytes_) == head.checksum;
+  if (newest_slot_ >= 0 && fetched.is_whole) options_.own.finish(newest_slot_, head);
+  return fetched;
 }
 
 store::TrainingState Snapshots::load(int64_t step, const std::vector<TensorRequest>& requests) {
   ESPALIER_CHECK(choice_ && choice_->step == step, step);
   ESPALIER_CHECK(requests.size() == begins_.size(), requests.size(), " of ", begins_.size());
-  fetch_copies();
   const uint8_t* const data = options_.own.data(newest_slot_);
   std::vector<uint8_t*> to;
   for (size_t number = 0; number < requests.size(); ++number) {
@@ -247,8 +312,7 @@ store::TrainingState Snapshots::load(int64_t step, const std::vector<TensorReque
   });
   const SnapshotHead head = head_of({rank(), SlotsOf::kRank, newest_slot_, step, facts(rank()).identity});
   safe_slot_ = newest_slot_;
-  options_.own.forget_after(step);
-  if (options_.replication) options_.replication->slots.forget_after(step);
+  forget_after(step);
   return store::manifest_from_json(head.text, text_of(head)).state;
 }
 
@@ -256,22 +320,31 @@ void Snapshots::clear() {
   link_.reset();
   choice_.reset();
   newest_slot_ = safe_slot_ = -1;
-  options_.own.forget_after(0);
-  if (options_.replication) options_.replication->slots.forget_after(0);
+  forget_after(0);
+}
+
+void Snapshots::forget_after(int64_t step) {
+  options_.own.forget_after(step);
+  if (!options_.replication) return;
+  launch::SnapshotSlots& of_peer = options_.replication->slots;
+  of_peer.forget_after(source() ? step : 0);
+  if (!source()) of_peer.reserve(0);  // what they took up is given back
 }
 
 void Snapshots::replicate() {
   if (!replicates_) return;
+  connect();
+  keeps_between_tries_ = kFirstKeepsBetweenTries;
+  if (!choice_) return;
+  sent_at_ = Clock::now();
+  if (sends(rank())) send_newest();  // also where there is one already: nobody has checked it
+}
+
+void Snapshots::connect() {
   together(group_, [&] { link_ = std::make_unique<CopyLink>(options_.replication->link); });
-  const std::vector<std::string> addresses = group_.gather_texts(link_->address());
+  addresses_ = group_.gather_texts(link_->address());
   if (source()) link_->receive_into(options_.replication->slots);
-  if (!sends(rank())) return;
-  link_->send_to(addresses[static_cast<size_t>(target(rank()))]);
-  const bool is_there = choice_ && std::any_of(held_.begin(), held_.end(), [&](const HeldCopy& copy) {
-                          return copy.holder == target(rank()) && copy.slots == SlotsOf::kPeer &&
-                                 copy.step == choice_->step && copy.identity == facts(rank()).identity;
-                        });
-  if (choice_ && !is_there) send_newest();
+  if (sends(rank())) link_->send_to(addresses_[static_cast<size_t>(target(rank()))]);
 }
 
 void Snapshots::send_newest() {
@@ -284,25 +357,40 @@ void Snapshots::send_newest() {
   link_->send(newest, options_.own.data(newest_slot_), safe_step);
 }
 
-// All ranks decide alike: then the newest copies that are where they have to be are of one step.
+int64_t Snapshots::newest_step() const {
+  for (const SnapshotHead& head : options_.own.heads())
+    if (head.slot == newest_slot_) return head.step;
+  return 0;
+}
+
+bool Snapshots::takes_too_long() const {
+  return age_of(sent_at_) > std::max(options_.replication->longest_copy_seconds, 10 * interval_);
+}
+
+// All ranks decide alike: then the newest copies that have reached their peers are of one step.
 bool Snapshots::may_keep() {
+  if (asked_at_ != Time()) interval_ = age_of(asked_at_);
+  asked_at_ = Clock::now();
   if (!replicates_) {
     safe_slot_ = newest_slot_;
     return true;
   }
-  ESPALIER_CHECK(link_, "replicate() comes before keep()");
-  const CopyLink::State state = link_->state();
-  const std::vector<bool> any = group_.any(
-      {state == CopyLink::State::kUnderWay, state == CopyLink::State::kDamaged, state == CopyLink::State::kBroken});
-  if (any[2]) {
-    for (const std::string& trouble :
-         group_.gather_texts(state == CopyLink::State::kBroken ? concat("rank ", rank(), ": ", link_->trouble()) : ""))
-      if (!trouble.empty())
-        log_warning("copies of the state do not reach another machine any more (", trouble,
-                    "): until the ranks start again they are kept in memory of their own machine only");
-    link_.reset();
-    replicates_ = false;
+  if (!link_) {
+    ESPALIER_CHECK(keeps_to_next_try_ > 0, "replicate() comes before keep()");
     safe_slot_ = newest_slot_;
+    if (--keeps_to_next_try_ == 0) try_again();
+    return true;
+  }
+  const CopyLink::State state = link_->state();
+  const bool is_late = state == CopyLink::State::kUnderWay && takes_too_long();
+  const std::vector<bool> any =
+      group_.any({state == CopyLink::State::kUnderWay, state == CopyLink::State::kDamaged,
+                  state == CopyLink::State::kBroken, is_late, state == CopyLink::State::kArrived});
+  if (any[2] || any[3]) {
+    stop_sending(state == CopyLink::State::kBroken ? link_->trouble()
+                 : is_late ? concat("the copy to ", addresses_[static_cast<size_t>(target(rank()))],
+                                    " has been under way for ", format_duration(age_of(sent_at_)))
+                           : "");
     return true;
   }
   if (any[0]) {
@@ -313,14 +401,61 @@ bool Snapshots::may_keep() {
           "--non-persistent-save-interval makes fewer of them");
     return false;
   }
-  if (any[1])
-    log_warning(
-        "a copy of the state has arrived damaged at another machine (its checksum differs), and does not count");
-  else
-    safe_slot_ = newest_slot_;
-  if (state == CopyLink::State::kArrived && !std::exchange(said_arrival_, true))
-    log_info("the copy of the state was at another machine after ", format_printf("%.1f ms", 1000 * link_->seconds()));
+  if (any[1]) {
+    for (const std::string& whose : group_.gather_texts(
+             state == CopyLink::State::kDamaged
+                 ? concat("rank ", rank(), " has arrived damaged at ", addresses_[static_cast<size_t>(target(rank()))])
+                 : ""))
+      if (!whose.empty())
+        log_warning("the copy of the state of ", whose, " (its checksum differs): that step does not count there");
+    return true;
+  }
+  safe_slot_ = newest_slot_;
+  if (any[4]) say_arrived();
   return true;
+}
+
+void Snapshots::say_arrived() {
+  arrived_ = {.step = newest_step(), .sent_at = sent_at_};
+  keeps_between_tries_ = kFirstKeepsBetweenTries;
+  if (std::exchange(is_resuming_, false)) {
+    log_info("copies of the state reach another machine again, first that of iteration ", arrived_.step);
+    if (const auto& tell = options_.replication->on_change)
+      tell("replication resumed", arrived_.step, "copies of the state reach another machine again");
+  }
+  if (sends(rank()) && !std::exchange(said_arrival_, true))
+    log_info("the copy of the state was at another machine after ", format_printf("%.1f ms", 1000 * link_->seconds()));
+}
+
+// Copies in memory of the own machine go on, and after some of them the others are tried again.
+void Snapshots::stop_sending(const std::string& trouble) {
+  std::vector<std::string> troubles;
+  for (const std::string& text : group_.gather_texts(trouble.empty() ? "" : concat("rank ", rank(), ": ", trouble)))
+    if (!text.empty()) troubles.push_back(text);
+  const std::string what =
+      concat("copies of the state do not reach another machine (", join(troubles, "; "),
+             "): they are kept in memory of their ", "own machine only, and sending is tried again after ",
+             keeps_between_tries_, " of them. ",
+             arrived_.step == 0 ? "None has reached another machine since this start"
+                                : concat("The newest that is at another machine is of iteration ", arrived_.step, ", ",
+                                         format_duration(age_of(arrived_.sent_at)), " old"));
+  log_warning(what);
+  if (const auto& tell = options_.replication->on_change) tell("replication stopped", newest_step(), what);
+  link_.reset();
+  keeps_to_next_try_ = keeps_between_tries_;
+  keeps_between_tries_ = std::min(2 * keeps_between_tries_, kMostKeepsBetweenTries);
+  safe_slot_ = newest_slot_;
+}
+
+void Snapshots::try_again() {
+  try {
+    connect();
+    is_resuming_ = true;
+  } catch (const UserError& error) {  // the same on all ranks
+    link_.reset();
+    log_warning(error.what());
+    keeps_to_next_try_ = keeps_between_tries_;
+  }
 }
 
 // The copy's checksum.
@@ -363,7 +498,8 @@ bool Snapshots::keep(const store::TrainingState& numbers, const std::vector<Tens
                              .checksum = sum,
                              .text = store::to_json(manifest)});
   newest_slot_ = slot;
-  if (replicates_ && sends(rank())) send_newest();
+  sent_at_ = Clock::now();
+  if (link_ && sends(rank())) send_newest();
   return true;
 }
 

@@ -19,7 +19,9 @@
 // rank's copy exists.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,8 +40,16 @@ class Snapshots {
  public:
   struct Replication {
     launch::SnapshotSlots& slots;  // for copies of another rank
-    int64_t jump = 0;              // the copies of rank n go to rank n + jump, or the beginning after the last
+    // The copies of rank n go to rank n + jump, or the beginning after the last. Unset: the number of ranks of the
+    // largest machine. That of rank 0 counts.
+    std::optional<int64_t> jump = {};
+    bool is_first_start = true;  // of the run: a jump to the same machine is refused; later it is left out
     launch::CopyLink::Options link;
+    // A copy is given up that takes longer, and longer than ten intervals between copies.
+    double longest_copy_seconds = 120;
+    // Is told that copies stop reaching other machines, and that they do again: the event, the step, what there is to
+    // say.
+    std::function<void(const std::string&, int64_t, const std::string&)> on_change = {};
   };
   struct Options {
     launch::SnapshotSlots& own;
@@ -51,6 +61,7 @@ class Snapshots {
   Snapshots(const Options& options, dist::Group group, const std::vector<TensorToSave>& tensors);
 
   // The newest step of which every rank's copy of these tensors exists somewhere, whole, left by the processes before.
+  // Each rank has its own then.
   std::optional<int64_t> newest();
   // Fills the requests, which are for the tensors that were kept, in their order. What was kept with them. `step` is
   // what newest() has found.
@@ -63,8 +74,6 @@ class Snapshots {
   // False where it makes none, because the one before is still on its way to another machine.
   bool keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors);
   int64_t bytes() const { return bytes_; }  // of one copy, of this rank
-  // Whether ranks send copies to other machines.
-  bool replicates() const { return replicates_; }
 
  private:
   struct Piece {  // of a tensor, within one block of the copy
@@ -73,23 +82,39 @@ class Snapshots {
   };
   struct RankFacts {
     uint64_t identity;
-    int64_t bytes, machine;
+    int64_t bytes, machine, jump;  // 0: none was asked for
+  };
+  struct Fetched {  // `buffer`: where it is not in a slot yet
+    launch::SnapshotHead head = {};
+    at::Tensor buffer = {};
+    bool is_whole = false;
   };
   int64_t rank() const { return group_.rank(); }
   const RankFacts& facts(int64_t rank) const { return ranks_[static_cast<size_t>(rank)]; }
   bool sends(int64_t rank) const { return sends_[static_cast<size_t>(rank)]; }
-  int64_t target(int64_t rank) const;
+  int64_t target(int64_t rank) const { return (rank + jump_) % group_.size(); }
+  bool stays_at_home(int64_t rank) const;
   std::optional<int64_t> source() const;  // whose copies come here
   void divide(const std::vector<TensorToSave>& tensors);
   void plan_replication();
+  void choose_jump(int64_t asked);
   launch::SnapshotSlots& slots_of(launch::SlotsOf whose) const;
   launch::SnapshotHead head_of(const HeldCopy& copy) const;
   std::vector<HeldCopy> held_here() const;
   std::vector<HeldCopy> damaged_here(const CopyChoice& choice) const;
-  void fetch_copies();
+  int slot_nobody_wants() const;
+  std::vector<HeldCopy> of_all(const std::vector<HeldCopy>& here) const;
+  std::vector<HeldCopy> fetch_copies();
   void give(const HeldCopy& copy, int64_t to) const;
-  void fetch(const HeldCopy& copy);
+  Fetched fetch(const HeldCopy& copy);
+  void forget_after(int64_t step);
   bool may_keep();
+  void connect();
+  void try_again();
+  void stop_sending(const std::string& trouble);
+  void say_arrived();
+  int64_t newest_step() const;
+  bool takes_too_long() const;
   void send_newest();
   uint64_t fill(uint8_t* copy, const std::vector<TensorToSave>& tensors) const;
 
@@ -97,15 +122,25 @@ class Snapshots {
   dist::Group group_;
   std::vector<RankFacts> ranks_;
   std::vector<bool> sends_;  // of each rank, whether its copies go to another machine
+  int64_t jump_ = 0;
   int64_t bytes_ = 0;
   std::vector<int64_t> begins_;  // of the tensors, in a copy
   std::vector<Piece> pieces_;
   std::vector<size_t> first_pieces_;  // of the blocks, and the number of pieces
   std::optional<CopyChoice> choice_;
-  std::vector<HeldCopy> held_;             // by all ranks, when it was made
-  int newest_slot_ = -1, safe_slot_ = -1;  // own: the newest copy, and the newest that is where it has to be
+  int newest_slot_ = -1, safe_slot_ = -1;  // own: the newest copy, and the newest that has reached its peer
   bool replicates_ = false, said_skip_ = false, said_arrival_ = false;
-  std::unique_ptr<launch::CopyLink> link_;
+  std::unique_ptr<launch::CopyLink> link_;  // none while copies stay here after trouble
+  std::vector<std::string> addresses_;      // of the ranks' links
+  using Time = std::chrono::steady_clock::time_point;
+  Time asked_at_, sent_at_;  // when the last copy was due, and when the last one was sent
+  double interval_ = 0;      // seconds, between the last two that were due
+  int64_t keeps_to_next_try_ = 0, keeps_between_tries_ = 0;
+  struct Arrived {
+    int64_t step = 0;
+    Time sent_at;
+  } arrived_;  // the last that did everywhere
+  bool is_resuming_ = false;
 };
 
 }  // namespace espalier::ckpt

@@ -218,14 +218,15 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
            "memory again")
       .on_resume(ResumeRule::kFree);
   table
-      .add("--replication-jump", checkpoint.replication_jump,
-           "copies of rank n go to rank n + N (default: the number of ranks of a machine, so to the next one)")
+      .add(
+          "--replication-jump", checkpoint.replication_jump,
+          "copies of rank n go to rank n + N (default: the number of ranks of the largest machine, so to the next one)")
       .value_name("N")
       .minimum(1)
       .on_resume(ResumeRule::kFree);
   table
       .add("--replication-factor", checkpoint.replication_factor,
-           "machines that hold the state of a rank, its own among them; 2 is the only number there is")
+           "machines that hold the state of a rank, its own among them; only 2 is supported")
       .minimum(2)
       .maximum(2)
       .on_resume(ResumeRule::kFree);

@@ -58,10 +58,6 @@ class Connection {
     is_closed_ = true;
     if (socket_.valid()) shutdown(socket_.get(), SHUT_RDWR);
   }
-  bool is_closed() {
-    const std::lock_guard lock(mutex_);
-    return is_closed_;
-  }
   void send(std::string_view data) { check(internal::send_all(socket_.get(), data, Clock::now() + patience_)); }
   void receive(char* data, size_t size) { receive_until(data, size, Clock::now() + patience_); }
   std::string receive(size_t size) {
@@ -136,7 +132,9 @@ Announced from_text(const std::string& text, int64_t capacity) {
 class CopyLink::Receiver {
  public:
   explicit Receiver(const Options& options)
-      : key_(key_of(options.secret)), patience_(options.patience_seconds), listener_(internal::listen_on("", 0)) {}
+      : key_(key_of(options.secret)),
+        patience_(options.patience_seconds),
+        listener_(internal::listen_on("", 0, "receive copies of the state of another machine's rank")) {}
   ~Receiver() {
     stopping_ = true;
     shutdown(listener_.get(), SHUT_RDWR);
@@ -162,9 +160,9 @@ class CopyLink::Receiver {
         prove_as_receiver(*connection, key_);
         is_proven = true;
         while (true) receive_one(*connection, slots);
-      } catch (const Broken&) {
+      } catch (const Broken&) {  // closed for good: one that is only shut down leaves a sender waiting for room
         const std::lock_guard lock(mutex_);
-        connection_->close();
+        connection_.reset();
       }
     }
   }

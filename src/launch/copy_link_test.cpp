@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "launch/internal/socket.h"
 
 namespace espalier::launch {
@@ -111,6 +113,22 @@ TEST_F(CopyLinks, OneWithAnotherChecksumDoesNotCount) {
   EXPECT_EQ(steps(), std::vector<int64_t>{1});
   send(*from, 3, 1);
   EXPECT_EQ(steps(), (std::vector<int64_t>{3, 1}));
+}
+
+TEST_F(CopyLinks, SayWhatForWhereTheyCannotListen) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  std::string message;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  try {
+    link();
+  } catch (const UserError& error) {
+    message = error.what();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(message,
+            "cannot receive copies of the state of another machine's rank at a free port: Too many open files");
 }
 
 TEST_F(CopyLinks, ASenderThatDiesInTheMiddleLeavesTheCopyBefore) {

@@ -55,7 +55,9 @@ struct Connection {
 // Connections are known by number: a descriptor may be used again while an event of its former owner is still queued.
 class RendezvousServer::Loop {
  public:
-  explicit Loop(const Options& options) : secret_(options.secret), listener_(listen_on(options.address, options.port)) {
+  explicit Loop(const Options& options)
+      : secret_(options.secret),
+        listener_(listen_on(options.address, options.port, "host the ranks' rendezvous store")) {
     ESPALIER_CHECK(!secret_.empty(), "a rendezvous store without a secret");
     port_ = port_of(listener_);
     epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/shell.h"
+#include "base/whereabouts.h"
 
 namespace espalier::launch {
 namespace {
@@ -48,7 +49,8 @@ std::string advice_on_killed(const Failure& failure) {
 std::string advice_on_error(const Failure& failure, const std::string& run_folder) {
   const std::string run = run_folder.empty() ? "RUN" : shell_word(run_folder);
   std::string text =
-      "The run ended by itself, twice at the same place, the second time from the checkpoint on disk: the data of that "
+      "The run ended by itself each time at the same place, the last time from the checkpoint on disk: the data of "
+      "that "
       "step, the options or the program are the cause, and starting again would not change them.\n";
   if (failure.step > 0)
     text += concat("  espalier data who --run ", run, " --step ", failure.step, "       the documents of that step\n",
@@ -79,9 +81,12 @@ RestartDecision RestartPolicy::decide(const Failure& cause) {
   if (is_known && cause.step > std::max<int64_t>(furthest_step_, 0)) num_restarts_ = 0;
   furthest_step_ = std::max(furthest_step_, cause.step);
 
+  // Nothing was trained that could be spoilt; but if what ended it is the copy, the next start goes without it.
+  const bool is_before_training =
+      is_known && (cause.phase == to_string(RunPhase::kStart) || cause.phase == to_string(RunPhase::kLoad));
   RestartDecision decision;
-  decision.trusts_memory = is_from_outside(cause);
-  const size_t most = is_from_outside(cause) ? kMostAlike : 2;
+  decision.trusts_memory = is_from_outside(cause) || (is_before_training && alike_.size() == 1);
+  const size_t most = is_from_outside(cause) ? kMostAlike : is_before_training ? 3 : 2;
   if (is_known && alike_.size() >= most) {
     decision.alike = alike_;
     return decision;

@@ -2,11 +2,12 @@
 //
 // A failure from outside (a rank was killed or hung, its machine or a peer is gone) does not put its state in doubt:
 // the ranks go on from the copies in memory. A rank that ended by an error of its own, or by a signal of its own doing,
-// may have spoilt its state before: they go back to the checkpoint.
-// An error of its own that comes again at the same step ends the run: data, options or code are its cause, and a third
-// try would end there too. What comes from outside to the same rank at the same step is tried kMostAlike times, and
-// after failures without a step gained each start waits longer (1, 2, 4, ... 60 s).
-// The bound is of restarts since a step was gained: a run of months may fail more often than that.
+// may have spoilt its state before: they go back to the checkpoint. Not before it has trained, as where a machine in
+// another's place has too little memory or lacks a file: only once the same comes again.
+// An error of its own that comes again at the same step ends the run, before training when it comes the third time:
+// data, options or code are its cause, and another try would end there too. What comes from outside to the same rank at
+// the same step is tried kMostAlike times, and after failures without a step gained each start waits longer (1, 2, 4,
+// ... 60 s). The bound is of restarts since a step was gained: a run of months may fail more often than that.
 #pragma once
 
 #include <cstdint>

@@ -43,6 +43,22 @@ TEST(RestartPolicy, AnErrorThatComesAgainAtTheSameStepEndsTheRunWhicheverRankTel
   EXPECT_EQ(second.alike[1].rank, 0);
 }
 
+// A machine in the place of another may lack a file or memory; or what it loads from memory is what ends it.
+TEST(RestartPolicy, AnErrorBeforeTrainingIsFirstTriedWithTheStateInMemoryAndThenWithoutIt) {
+  for (const char* phase : {"start", "load"}) {
+    RestartPolicy policy(9);
+    Failure failure = ended(2, 0, 1);
+    failure.phase = phase;
+    EXPECT_TRUE(policy.decide(killed(0, 17)).trusts_memory);
+    const RestartDecision first = policy.decide(failure), second = policy.decide(failure),
+                          third = policy.decide(failure);
+    EXPECT_TRUE(first.starts_again && first.trusts_memory) << phase;
+    EXPECT_TRUE(second.starts_again && !second.trusts_memory) << phase;
+    EXPECT_FALSE(third.starts_again) << phase;
+    EXPECT_EQ(third.alike.size(), 3u) << phase;
+  }
+}
+
 TEST(RestartPolicy, ErrorsThatDifferAreNoRepetition) {
   RestartPolicy policy(9);
   EXPECT_TRUE(policy.decide(ended(1, 17, 65)).starts_again);

@@ -29,6 +29,7 @@
 #include "plan/layout.h"
 #include "plan/partition.h"
 #include "plan/stage_params.h"
+#include "report/metrics_file.h"
 #include "spec/optimizer.h"
 #include "spec/state_storage.h"
 #include "spec/stored_state.h"
@@ -142,14 +143,20 @@ store::ModelFacts model_facts(const config::RunConfig& config) {
 }
 
 // Ranks know their machine from whatever started them.
-ckpt::Snapshots::Options snapshot_options(const config::CheckpointConfig& checkpoint, launch::SnapshotSlots& own) {
+ckpt::Snapshots::Options snapshot_options(const config::CheckpointConfig& checkpoint, launch::SnapshotSlots& own,
+                                          int64_t rank) {
   const launch::RankEnvironment place = launch::detect_environment();
   ckpt::Snapshots::Options options{.own = own, .machine = place.node_rank.value_or(0)};
   if (!checkpoint.replication) return options;
   options.replication.emplace(ckpt::Snapshots::Replication{
       .slots = *launch::snapshot_slots(launch::SlotsOf::kPeer),
-      .jump = checkpoint.replication_jump.value_or(place.local_world_size),
+      .jump = checkpoint.replication_jump,
+      .is_first_start = place.restart_count == 0,
       .link = {.secret = launch::job_secret(place.run_id), .master_address = place.master_address}});
+  if (rank == 0 && !checkpoint.save.empty())
+    options.replication->on_change = [folder = checkpoint.save](const auto& event, int64_t step, const auto& detail) {
+      report::record_event(folder, event, step, detail);
+    };
   return options;
 }
 
@@ -429,7 +436,7 @@ bool Job::load_from_memory() {
         "`espalier launch`, where no limit on the size of files (ulimit -f) forbids it");
     return false;
   }
-  snapshots_.emplace(snapshot_options(config_.checkpoint, *slots), grid_.world,
+  snapshots_.emplace(snapshot_options(config_.checkpoint, *slots, grid_.rank), grid_.world,
                      tensors_to_save(state(), TiedCopies::kInclude));
   is_from_memory_ = load_newest_copy();
   if (!is_from_memory_) snapshots_->clear();

@@ -17,6 +17,8 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
 #include "launch/internal/host.h"
 
 namespace espalier::launch::internal {
@@ -148,10 +150,14 @@ std::string address_for_others(const std::string& host) {
     if (const std::string address = address_of_interface(interface); !address.empty()) return address;
   for (const std::string& towards : {host, host_name()})
     if (const std::string address = address_towards(towards); !address.empty() && !is_loopback(address)) return address;
+  if (!is_loopback(host))
+    warn_once(concat("no address of this machine was found that ", host,
+                     " could reach it at; 127.0.0.1 is told instead, ",
+                     "which other machines cannot reach. GLOO_SOCKET_IFNAME names the interface to use"));
   return "127.0.0.1";
 }
 
-Descriptor listen_on(const std::string& address, int port) {
+Descriptor listen_on(const std::string& address, int port, const std::string& purpose) {
   std::string reason;
   int error = 0;
   const Addresses addresses = resolve(address, port, true, reason);
@@ -163,8 +169,10 @@ Descriptor listen_on(const std::string& address, int port) {
       if (socket.valid()) return socket;
       if (error == EADDRINUSE) break;
     }
-  throw UserError(concat("cannot host the ranks' rendezvous store at ", address.empty() ? "port" : address,
-                         address.empty() ? " " : ":", port, ": ", reason,
+  const std::string place = port == 0         ? "a free port"
+                            : address.empty() ? concat("port ", port)
+                                              : concat(address, ":", port);
+  throw UserError(concat("cannot ", purpose, " at ", place, ": ", reason,
                          error == EADDRINUSE ? ". Another program listens there: choose another port (MASTER_PORT, "
                                                "--master-port or --rdzv-endpoint), or end that program."
                                              : ""));

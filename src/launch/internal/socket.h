@@ -25,8 +25,8 @@ class Descriptor {
 };
 
 // Bound and listening, does not block. `address`: empty for all of this machine's. Port 0: a free one. UserError if the
-// port is taken.
-Descriptor listen_on(const std::string& address, int port);
+// port is taken, or the system has no socket: "cannot <purpose> at port 29500: ...".
+Descriptor listen_on(const std::string& address, int port, const std::string& purpose = "listen");
 bool is_loopback(const std::string& address);
 bool is_local_address(const std::string& address);  // does this machine have it?
 int port_of(const Descriptor& socket);
@@ -36,7 +36,8 @@ std::string peer_of(int socket);  // "10.0.0.7:41234"
 void prepare_connection(int socket);
 
 // Of this machine, in numbers, where others reach it: that of the interface GLOO_SOCKET_IFNAME, or the one from which
-// this machine reaches `host`, or, where that is itself, the one of its name. 127.0.0.1 if all of that fails.
+// this machine reaches `host`, or, where that is itself, the one of its name. 127.0.0.1 if all of that fails,
+// with a warning where `host` is another machine.
 std::string address_for_others(const std::string& host);
 
 // Not valid() if nobody answers there now; `reason` then says why.
