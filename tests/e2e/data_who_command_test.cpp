@@ -177,9 +177,9 @@ TEST_F(DataWhoCommand, RefusesWhatIsNotThere) {
       "espalier data where --run run --document 20; echo $?; espalier data where --run run --file b --document 1; "
       "echo $?; espalier data where --run run --document 17");
   EXPECT_EQ(outcome.output, "66\n2\n2\n2\n") << outcome.errors;
-  for (const char* part :
-       {"'none' is not a run folder", "has 79 steps, numbered from 1", "has 20 documents, numbered from 0",
-        "--file b: the run does not read it. It reads ", "never seen; the training set reads documents 0 to 15"})
+  for (const char* part : {"'none' does not exist. Give the run's --save folder", "has 79 steps, numbered from 1",
+                           "has 20 documents, numbered from 0", "--file b: the run does not read it. It reads ",
+                           "never seen; the training set reads documents 0 to 15"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
 }
 

@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"espalier runs show --save run", 2, "espalier runs show FOLDER"},
         Mistake{"mkdir here; espalier runs list --from here; code=$?; rmdir here; exit $code", 2,
                 "unknown option --from: here FOLDER is given without an option"},
-        Mistake{"espalier watch --run run", 2, "espalier watch RUN..."},
+        Mistake{"mkdir run; espalier watch --run run; code=$?; rmdir run; exit $code", 2, "espalier watch RUN..."},
         Mistake{"espalier data check --data-path corpus", 2, "espalier data check PREFIX..."},
         Mistake{"espalier ctl status run", 2, "the run comes before the command: espalier ctl run status"},
         Mistake{"espalier checkpoint export-hf --input run --output hf", 2,

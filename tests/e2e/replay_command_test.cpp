@@ -129,8 +129,8 @@ TEST_F(ReplayCommand, SaysWhatCannotBeRepeated) {
   EXPECT_TRUE(outcome.output.starts_with("66\n2\n2\n65\n2\n2\n")) << outcome.output << outcome.errors;
   EXPECT_TRUE(outcome.output.ends_with("\n1\n")) << outcome.output;
   EXPECT_NE(outcome.output.find(" replayed, 9."), std::string::npos) << outcome.output;
-  for (const char* part : {"'nowhere' is not a run folder", "--step 9: the run in 'run' has 8 steps",
-                           "--record: 'bad' exists and is not a recording",
+  for (const char* part : {"'nowhere' does not exist. Give the run's --save folder",
+                           "--step 9: the run in 'run' has 8 steps", "--record: 'bad' exists and is not a recording",
                            "expected what 'espalier replay --record' wrote of step 5, found another file"})
     EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in\n" << outcome.errors;
 }

@@ -132,8 +132,8 @@ TEST_F(Command, WordsThatAreNoOptionsAreToldWhatWorks) {
        "text is read from standard input: printf %s 'some text' |"},
       {"espalier tokenizer decode 12 13 --tokenizer x", "ids are read from standard input: echo '15496 995' |"},
       {"espalier tokenizer inspect gpt2", "the tokenizer is named by --tokenizer:"},
-      {"espalier tokenizer train a.jsonl", "the input is named by --input: espalier tokenizer train --input FILE"},
-      {"espalier preprocess a.jsonl", "the input is named by --input: espalier preprocess --input FILE"}};
+      {"espalier tokenizer train a.jsonl", "unexpected word a.jsonl: write --input a.jsonl"},
+      {"espalier preprocess a.jsonl", "unexpected word a.jsonl: write --input a.jsonl"}};
   for (const auto& [command, message] : cases) {
     const Outcome outcome = bash(command);
     EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
