@@ -185,6 +185,7 @@ TEST_F(BertConversion, ARunGoesToTransformersAndBackAndOnFromThere) {
   const nlohmann::json tokenizer = json("hf/tokenizer_config.json");
   EXPECT_EQ(tokenizer.at("tokenizer_class"), "BertTokenizer");
   EXPECT_EQ(tokenizer.at("model_max_length"), 64);
+  EXPECT_EQ(tokenizer.at("mask_token"), "[MASK]");
   EXPECT_EQ(json("hf/tokenizer.json").at("post_processor").at("type"), "TemplateProcessing");
   EXPECT_TRUE(fs::exists(folder_ / "work/again/vocab.txt"));
   EXPECT_EQ(json("again/config.json").at("model_type"), "bert");

@@ -24,6 +24,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import sys
 import tempfile
 import unicodedata
@@ -63,7 +64,14 @@ def train_sentencepiece(folder, corpus, rules=None, **options):
                 "character_coverage": 0.98} | options
     # Not all texts, so that some characters of the others are unknown.
     sentences = [text for text in corpus[::2] if text.strip() and "\0" not in text]
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(sentences), model_writer=model, **settings)
+    try:
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(sentences), model_writer=model, **settings)
+    except RuntimeError as error:  # fresh texts may have more characters than pieces are asked for
+        needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+        if needed is None:
+            raise
+        settings["vocab_size"] = int(needed[1]) + 300
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(sentences), model_writer=model, **settings)
     content = without_path(model.getvalue(), options.get("normalization_rule_tsv"))
     (folder / "spm.model").write_bytes(content)
     return sentencepiece.SentencePieceProcessor(model_proto=content)

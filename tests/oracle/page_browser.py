@@ -166,11 +166,14 @@ def check_trained(page, folder, pictures):
     page.locator("#texts summary").click()
     page.locator("#text-step").fill("3")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#texts ol li")
-    shown = page.locator("#texts pre").all_text_contents()
     who = subprocess.run([ESPALIER, "data", "who", "--run", str(folder), "--step", "3", "--text", "--json"],
                          check=True, capture_output=True, text=True).stdout
     wanted = [piece["text"] for line in who.splitlines() for piece in json.loads(line)["pieces"]]
+    for _ in range(100):  # those of the newest step were shown before
+        shown = page.locator("#texts pre").all_text_contents()
+        if shown == wanted:
+            break
+        page.wait_for_timeout(100)
     expect(shown == wanted, f"texts of step 3: {shown[:1]} and not {wanted[:1]}")
     expect("as recorded" in page.locator("#texts > div > p").text_content(), "the texts are not proved")
     page.locator("#text-step").fill("99")

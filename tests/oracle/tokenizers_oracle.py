@@ -13,6 +13,7 @@ scores.json next to them is about the numbers of a tokenizer.json.
 """
 import argparse
 import collections
+import itertools
 import json
 import pathlib
 import random
@@ -292,8 +293,10 @@ def write_scores(folder, seed, count):
     texts = FIXED_NUMBERS + [number_text(rng) for _ in range(10 * count)]
     numbers = [(f"p{place}", text) for place, text in enumerate(texts)]
     words, pieces = [], [("<unk>", "-100")]
-    for place in range(10 * count):
-        one, two, three = (chr(0x4E00 + 3 * place + letter) for letter in range(3))
+    # Ideographs and what follows them, without the surrogates.
+    letters = (chr(code) for code in itertools.count(0x4E00) if not 0xD800 <= code < 0xE000)
+    for _ in range(10 * count):
+        one, two, three = next(letters), next(letters), next(letters)
         left, right, first = (-rng.uniform(1, 12) for _ in range(3))
         pieces += [(piece, json.dumps(score)) for piece, score in
                    [(one + two, left), (three, right), (one, first), (two + three, left + right - first)]]

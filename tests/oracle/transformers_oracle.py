@@ -12,6 +12,7 @@ the configuration, five batches of ids, the loss mask, the losses and gradient n
 each) and of the first batch after them, and what greedy generation continues some prompts with. All in fp32.
 """
 import argparse
+import copy
 import json
 import pathlib
 import random
@@ -38,6 +39,9 @@ COMMITTED = {
                         "length": 7, "activation": "gelu_erf", "tied": False},
     **llama_models.COMMITTED,
 }
+# What the golden test allows: of a loss, and of a gradient's norm. A fresh model of which fp32 leaves a quarter of that open,
+# compared with fp64, tells nothing (layer norms over two elements, steps of Adam where gradients are nearly zero).
+GOLDEN_TOLERANCE = {"loss": 1e-5, "grad": 1e-4}
 # Compared with the committed values on another CPU: what fp32 leaves between two orders of summation.
 TOLERANCE = {"logits": 2e-6, "grad": 2e-5, "loss": 2e-6, "norm": 2e-5}
 
@@ -172,7 +176,25 @@ def generations(model, case, rng):
     return found
 
 
-def make(name, case, seed, folder):
+def left_open_by_fp32(model, case, batches, mask):
+    """By how much fp32 misses fp64, in shares of what the golden test allows: the worst of the losses and gradients."""
+    worst, found = 0.0, []
+    for precision in (torch.float32, torch.float64):
+        copied = copy.deepcopy(model).to(precision)
+        loss_of(copied(batches[0][:, :-1]).logits, batches[0], mask.to(precision)).backward()
+        gradients = our_tensors({name: parameter.grad for name, parameter in copied.named_parameters()}, case)
+        found.append((gradients, train(copied, batches, mask.to(precision))[0]))
+    for name, exact in found[1][0].items():
+        if name.endswith("query_key_value.bias"):  # a key's bias that is not rotated has no gradient
+            continue
+        distance = (found[0][0][name].double() - exact).norm() / exact.norm().clamp_min(1e-30)
+        worst = max(worst, distance.item() / GOLDEN_TOLERANCE["grad"])
+    distance = max(abs(a - b) for a, b in zip(found[0][1], found[1][1], strict=True))
+    return max(worst, distance / GOLDEN_TOLERANCE["loss"])
+
+
+def make(name, case, seed, folder, most_left_open=None):
+    """False, and nothing is written, if fp32 leaves more than that open (see left_open_by_fp32)."""
     rng = random.Random(f"{seed} {name}")
     model = new_model(case)
     randomise(model, rng)
@@ -180,6 +202,8 @@ def make(name, case, seed, folder):
                for _ in range(STEPS)]
     mask = torch.tensor([[float(rng.random() < 0.8) for _ in range(case["length"])] for _ in range(ROWS)])
     mask[0, 0] = 1
+    if most_left_open is not None and left_open_by_fp32(model, case, batches, mask) > most_left_open:
+        return False
 
     # Kept as bf16, in which they are exact.
     weights = {theirs: parameter.detach().bfloat16() for theirs, parameter in model.named_parameters()}
@@ -198,6 +222,7 @@ def make(name, case, seed, folder):
                "optimizer": OPTIMIZER, "texts": [texts.tolist() for texts in batches], "loss_mask": mask.int().tolist(),
                "losses": losses, "grad_norms": norms, "greedy": greedy}
     (folder / f"{name}.json").write_text(json.dumps(content, separators=(",", ":")) + "\n")
+    return True
 
 
 def differences(name, made, committed):
@@ -252,7 +277,8 @@ def main():
         seed, folder = int(arguments.fresh[0]), pathlib.Path(arguments.fresh[1]) / "transformers"
         rng = random.Random(seed)
         for number in range(8):
-            make(f"case{number}", fresh_case(rng), seed, folder)
+            while not make(f"case{number}", case := fresh_case(rng), seed, folder, most_left_open=0.25):
+                print(f"case{number}: another model, fp32 does not settle the values of {case}")
         return
     for name, case in COMMITTED.items():
         make(name, case, 1, committed)

@@ -88,13 +88,6 @@ void complete_bert_tokenizer(const text::Tokenizer& tokenizer, const ModelConfig
   const text::NamedIds ids = tokenizer.named_ids();
   config["model_max_length"] = families::bert_config(model.settings, {}).max_position_embeddings;
   config.erase("bos_token"), config.erase("eos_token");  // no sample has them
-  const auto name = [&](const char* key, const std::optional<int32_t>& id) {
-    if (id) config[key] = tokenizer.id_to_piece(*id);
-  };
-  name("cls_token", ids.cls);
-  name("sep_token", ids.sep);
-  name("mask_token", ids.mask);
-  name("pad_token", ids.pad);
   if (tokenizer.piece_to_id("[UNK]")) config["unk_token"] = "[UNK]";
   if (const Json normalizer = part_of(json, "normalizer", kNormalizer); !normalizer.empty()) {
     config["tokenizer_class"] = "BertTokenizer";

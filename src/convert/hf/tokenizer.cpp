@@ -1,6 +1,7 @@
 #include "convert/hf/tokenizer.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -41,9 +42,13 @@ const char* first_difference(const text::Tokenizer& a, const text::Tokenizer& b)
 Json config_json(const text::Tokenizer& tokenizer) {
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   const text::NamedIds ids = tokenizer.named_ids();
-  if (ids.bos) config["bos_token"] = tokenizer.id_to_piece(*ids.bos);
-  if (ids.eos) config["eos_token"] = tokenizer.id_to_piece(*ids.eos);
-  if (ids.pad) config["pad_token"] = tokenizer.id_to_piece(*ids.pad);
+  for (const auto& [name, id] : {std::pair{"bos_token", ids.bos},
+                                 {"eos_token", ids.eos},
+                                 {"pad_token", ids.pad},
+                                 {"cls_token", ids.cls},
+                                 {"sep_token", ids.sep},
+                                 {"mask_token", ids.mask}})
+    if (id) config[name] = tokenizer.id_to_piece(*id);
   return config;
 }
 

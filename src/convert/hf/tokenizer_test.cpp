@@ -74,6 +74,14 @@ TEST_F(ExportTokenizer, OfSentencePieceHasItToo) {
   EXPECT_EQ(made.ids.eos, 2);
 }
 
+TEST_F(ExportTokenizer, OfWordPieceNamesTheTokensOfBert) {
+  exported({.type = "BertWordPieceCase", .vocab_file = "tests/data/megatron_tokenizers/bert_cased/vocab.txt"}, {});
+  const json config = read_json("tokenizer_config.json");
+  EXPECT_EQ(config.at("cls_token"), "[CLS]");
+  EXPECT_EQ(config.at("sep_token"), "[SEP]");
+  EXPECT_EQ(config.at("mask_token"), "[MASK]");
+}
+
 // transformers wants the list, which this file lacks.
 TEST_F(ExportTokenizer, HasAListOfAddedTokensAndAllElseOfItsFile) {
   const std::string file = "tests/data/megatron_tokenizers/hf_words/tokenizer.json";
