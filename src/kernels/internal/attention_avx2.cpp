@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "kernels/internal/attention_fp32_elements.h"
+#include "kernels/internal/transpose_avx2.h"
 
 namespace espalier::kernels {
 namespace {
@@ -73,23 +74,10 @@ struct Avx2Float {
 
   // A block of 8 x 8 words of 32 bits: to[column][row] = from[row][column].
   static void transpose_block(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
-    Float r[8], t[8];
-    for (int i = 0; i < 8; ++i) r[i] = _mm256_castsi256_ps(int_load(from + i * from_stride));
-    for (int i = 0; i < 8; i += 2) {
-      t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-      t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4) {
-      r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-      r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xEE);
-      r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-      r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
-    }
-    for (int i = 0; i < 4; ++i) {
-      t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
-      t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
-    }
-    for (int i = 0; i < 8; ++i) _mm256_storeu_si256((__m256i*)(to + i * to_stride), _mm256_castps_si256(t[i]));
+    Float words[8];
+    for (int i = 0; i < 8; ++i) words[i] = _mm256_castsi256_ps(int_load(from + i * from_stride));
+    avx2::transpose_eight(words);
+    for (int i = 0; i < 8; ++i) _mm256_storeu_si256((__m256i*)(to + i * to_stride), _mm256_castps_si256(words[i]));
   }
 
   static Float dot(Float sum, Int a, Int b) {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/internal/transpose_avx512.h"
+
 namespace espalier::kernels {
 namespace {
 
@@ -68,29 +70,10 @@ struct Avx512Math {
 
   // A block of 16 x 16 words of 32 bits: to[column][row] = from[row][column].
   static void transpose_block(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
-    Int r[16], t[16];
-    for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(from + i * from_stride);
-    for (int i = 0; i < 16; i += 2) {
-      t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-      t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4) {
-      r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-      r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-      r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-      r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    for (int i = 0; i < 4; ++i) {
-      t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-      t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);
-      t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-      t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
-    }
-    for (int i = 0; i < 8; ++i) {
-      r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-      r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD);
-    }
-    for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * to_stride, r[i]);
+    Int words[16];
+    for (int i = 0; i < 16; ++i) words[i] = _mm512_loadu_si512(from + i * from_stride);
+    avx512::transpose_words(words);
+    for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * to_stride, words[i]);
   }
 };
 

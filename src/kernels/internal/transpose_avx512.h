@@ -1,9 +1,11 @@
-// Sixteen registers of sixteen 32-bit words, transposed.
+// Sixteen registers of sixteen 32-bit words, transposed. Internal linkage: each unit compiles its own copy for its own
+// instruction set.
 #pragma once
 
 #include <immintrin.h>
 
 namespace espalier::kernels::avx512 {
+namespace {
 
 // rows[r] holds 16 words of row r; afterwards rows[c] holds word c of all 16 rows.
 inline void transpose_words(__m512i (&rows)[16]) {
@@ -31,4 +33,5 @@ inline void transpose_words(__m512i (&rows)[16]) {
   }
 }
 
+}  // namespace
 }  // namespace espalier::kernels::avx512
