@@ -140,6 +140,7 @@ void store_sum_bf16(const PanelProduct& product, const Addend& plus, uint16_t* y
 }  // namespace
 }  // namespace amx
 
-const Bf16Kernels kAmxKernels = {amx::store, amx::add, amx::store_bf16, amx::store_sum_bf16};
+const Bf16Kernels kAmxKernels = {amx::store,          amx::add,          amx::store_bf16,
+                                 amx::store_sum_bf16, pack_a_transposed, amx::add};
 
 }  // namespace espalier::kernels

@@ -34,6 +34,12 @@ struct Addend {
   int64_t stride;
 };
 
+// What is packed: `values` of the first row, rows `stride` elements apart.
+struct PackSource {
+  const uint16_t* values;
+  int64_t stride;
+};
+
 struct Bf16Kernels {
   // c [rows, columns] fp32, rows c_stride apart: overwritten, or added to.
   void (*store)(const PanelProduct& product, float* c, int64_t c_stride);
@@ -42,6 +48,10 @@ struct Bf16Kernels {
   void (*store_bf16)(const PanelProduct& product, const uint16_t* bias, uint16_t* y, int64_t y_stride);
   // y = round(the sum that Addend says), rounded once.
   void (*store_sum_bf16)(const PanelProduct& product, const Addend& plus, uint16_t* y, int64_t y_stride);
+  // A^T times B: packs `depth` source rows of `rows` values into one block of an A panel; `add` of such panels, whose
+  // blocks are kBlockElements apart (a_step) and whose a_stride is kDepthUnit.
+  void (*pack_transposed)(const PackSource& source, int64_t rows, int64_t depth, uint16_t* block);
+  void (*add_packed)(const PanelProduct& product, float* c, int64_t c_stride);
 };
 
 // Each in its own unit, matmul_neonbf16.cpp, matmul_avx512bf16.cpp and matmul_amx.cpp.
@@ -51,10 +61,6 @@ extern const Bf16Kernels kAmxKernels;
 
 // Rearranging operands; matmul_pack_avx512.cpp and matmul_pack_neon.cpp. What is beyond the given counts becomes zero.
 // Each of the first three fills one block from at most kPanel x kDepthUnit values.
-struct PackSource {
-  const uint16_t* values;
-  int64_t stride;  // elements between rows of the source
-};
 // B = source^T: `columns` source rows of `depth` values.
 void pack_b_transposed(const PackSource& source, int64_t columns, int64_t depth, uint16_t* block);
 // B = source: `depth` source rows of `columns` values.

@@ -119,29 +119,31 @@ void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product
   const PackedB& b = product.b;
   const int64_t panel_elements = kPanel * b.depth;
   // Panels of A fill the cache; a few of B pass by, each used by all of them.
-  const int64_t group = cached_columns(b.depth) / kPanel, block = std::max<int64_t>(1, group / 8) * kPanel;
-  const at::Tensor packed = scratch(std::min(group, end - begin) * panel_elements);
+  const int64_t most = cached_columns(b.depth) / kPanel, num_groups = (end - begin + most - 1) / most;
+  const int64_t group = (end - begin + num_groups - 1) / num_groups, block = std::max<int64_t>(1, most / 8) * kPanel;
+  const at::Tensor packed = scratch(group * panel_elements);
   uint16_t* a = mutable_bf16_data(packed);
   for (int64_t first = begin; first < end; first += group) {
     const int64_t last = std::min(end, first + group);
     for (int64_t at = 0; at < product.depth; at += kDepthUnit) {
       for (int64_t panel = first; panel < last; ++panel) {
         const int64_t row = panel * kPanel;
-        pack_a_transposed({product.a + at * product.stride + row, product.stride}, std::min(kPanel, product.rows - row),
-                          std::min(kDepthUnit, product.depth - at), a + (panel - first) * panel_elements + at * kPanel);
+        kernels.pack_transposed({product.a + at * product.stride + row, product.stride},
+                                std::min(kPanel, product.rows - row), std::min(kDepthUnit, product.depth - at),
+                                a + (panel - first) * panel_elements + at * kPanel);
       }
     }
     for (int64_t column = 0; column < b.columns; column += block) {
       for (int64_t panel = first; panel < last; ++panel) {
         const int64_t row = panel * kPanel;
-        kernels.add({.a = a + (panel - first) * panel_elements,
-                     .a_stride = kDepthUnit,
-                     .a_step = kBlockElements,
-                     .b = b.panel(column),
-                     .depth = b.depth,
-                     .rows = std::min(kPanel, product.rows - row),
-                     .columns = std::min(block, b.columns - column)},
-                    product.c + row * b.columns + column, b.columns);
+        kernels.add_packed({.a = a + (panel - first) * panel_elements,
+                            .a_stride = kDepthUnit,
+                            .a_step = kBlockElements,
+                            .b = b.panel(column),
+                            .depth = b.depth,
+                            .rows = std::min(kPanel, product.rows - row),
+                            .columns = std::min(block, b.columns - column)},
+                           product.c + row * b.columns + column, b.columns);
       }
     }
   }

@@ -109,6 +109,7 @@ void store_sum_bf16(const PanelProduct& product, const Addend& plus, uint16_t* y
 }  // namespace
 }  // namespace neonbf16
 
-const Bf16Kernels kNeonBf16Kernels = {neonbf16::store, neonbf16::add, neonbf16::store_bf16, neonbf16::store_sum_bf16};
+const Bf16Kernels kNeonBf16Kernels = {neonbf16::store,          neonbf16::add,     neonbf16::store_bf16,
+                                      neonbf16::store_sum_bf16, pack_a_transposed, neonbf16::add};
 
 }  // namespace espalier::kernels
