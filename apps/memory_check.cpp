@@ -30,32 +30,6 @@ struct Need {
   double total = 0, largest_process = 0;
 };
 
-// Whether ranks on other machines hold the same state as this one: they have copies of it without being sent any.
-bool has_replica_elsewhere(const config::RunConfig& config, int64_t rank, int64_t ranks_of_machine) {
-  if (config.parallel.zero_stage > 0) return false;
-  const spec::GridPosition own = spec::position_of(config.grid, rank);
-  for (int64_t other = 0; other < config.grid.num_ranks(); ++other) {
-    const spec::GridPosition position = spec::position_of(config.grid, other);
-    if (position.tensor == own.tensor && position.pipeline == own.pipeline &&
-        other / ranks_of_machine != rank / ranks_of_machine)
-      return true;
-  }
-  return false;
-}
-
-// Of --non-persistent-save-interval: two copies of the weights and the optimizer's state that a rank owns, and with
-// --replication two of those that come from another machine, which are about as large.
-double kept_in_memory(const config::RunConfig& config, const plan::StageMemory& memory, int64_t rank,
-                      int64_t ranks_of_machine) {
-  if (!config.checkpoint.non_persistent_save_interval || config.data.eval_only) return 0;
-  const int64_t stage = config.parallel.zero_stage;
-  const bool divides_weights = stage == 1 || stage == 2;  // those of stage 3 are counted as divided
-  const auto sharers = static_cast<double>(config.grid.data * config.grid.context);
-  const bool comes_twice = config.checkpoint.replication && ranks_of_machine < config.grid.num_ranks() &&
-                           !has_replica_elsewhere(config, rank, ranks_of_machine);
-  return (comes_twice ? 4 : 2) * (memory.weights / (divides_weights ? sharers : 1) + memory.optimizer);
-}
-
 Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, const plan::MemoryPlan& memory,
                    int64_t begin, int64_t ranks_of_machine) {
   const int64_t end = std::min(begin + ranks_of_machine, config.grid.num_ranks());
@@ -68,7 +42,7 @@ Need need_of_ranks(const config::RunConfig& config, const plan::RunShape& run, c
     sum.weights += one.weights, sum.gradients += one.gradients, sum.optimizer += one.optimizer;
     sum.activations += one.activations, sum.workspace += one.workspace;
     sum.gathered += one.gathered, sum.batches += one.batches;
-    kept += kept_in_memory(config, one, rank, ranks_of_machine);
+    kept += copies_in_memory(config, one, rank, ranks_of_machine);
     need.largest_process = std::max(need.largest_process, one.peak());
   }
   // Ranks divide a checkpoint about equally.
@@ -142,7 +116,32 @@ bool goes_to_gpu(const config::RunConfig& config) {
   return std::filesystem::exists("/dev/nvidiactl");
 }
 
+// Whether ranks on other machines hold the same state as this one: they have copies of it without being sent any.
+// Replicas are numbered upwards, and so are machines.
+bool has_replica_elsewhere(const config::RunConfig& config, int64_t rank, int64_t ranks_of_machine) {
+  if (config.parallel.zero_stage > 0) return false;
+  spec::GridPosition position = spec::position_of(config.grid, rank);
+  const auto is_elsewhere = [&] {
+    return spec::rank_of(config.grid, position) / ranks_of_machine != rank / ranks_of_machine;
+  };
+  position.context = 0, position.data = 0;
+  if (is_elsewhere()) return true;
+  position.context = config.grid.context - 1, position.data = config.grid.data - 1;
+  return is_elsewhere();
+}
+
 }  // namespace
+
+double copies_in_memory(const config::RunConfig& config, const plan::StageMemory& memory, int64_t rank,
+                        int64_t ranks_of_machine) {
+  if (!config.checkpoint.non_persistent_save_interval || config.data.eval_only) return 0;
+  const int64_t stage = config.parallel.zero_stage;
+  const bool divides_weights = stage == 1 || stage == 2;  // those of stage 3 are counted as divided
+  const auto sharers = static_cast<double>(config.grid.data * config.grid.context);
+  const bool comes_twice = config.checkpoint.replication && ranks_of_machine < config.grid.num_ranks() &&
+                           !has_replica_elsewhere(config, rank, ranks_of_machine);
+  return (comes_twice ? 4 : 2) * (memory.weights / (divides_weights ? sharers : 1) + memory.optimizer);
+}
 
 std::string lack_of_memory(const Words& arguments, const config::RunConfig& config,
                            const launch::RankEnvironment& place) {

@@ -6,6 +6,7 @@
 
 #include "config/run_config.h"
 #include "launch/environment.h"
+#include "plan/memory.h"
 
 namespace espalier {
 
@@ -15,5 +16,11 @@ namespace espalier {
 // would. Of a resolved run with a known vocabulary.
 std::string lack_of_memory(const std::vector<std::string>& arguments, const config::RunConfig& config,
                            const launch::RankEnvironment& place);
+
+// Bytes that --non-persistent-save-interval keeps of a rank in its machine's memory, beside the process: two copies of
+// the weights and the optimizer's state that it owns, and with --replication two of those that come from another
+// machine, which are about as large. `memory`: of the rank's stage.
+double copies_in_memory(const config::RunConfig& config, const plan::StageMemory& memory, int64_t rank,
+                        int64_t ranks_of_machine);
 
 }  // namespace espalier

@@ -1,4 +1,5 @@
 // espalier plan: what a training run needs of every process, before it runs.
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +8,7 @@
 #include "base/output_checks.h"
 #include "commands.h"
 #include "family_command.h"
+#include "memory_check.h"
 #include "plan/flops.h"
 #include "plan_mixture.h"
 #include "plan_request.h"
@@ -79,6 +81,23 @@ Json to_json(const plan::RunPlan& plan, std::optional<int64_t> memory_limit) {
   return json;
 }
 
+// Copies of the state in the memory of machines, for the process that has the largest.
+double largest_copies(const PlanRequest& request, const plan::RunPlan& plan) {
+  const spec::GridShape& grid = request.config.grid;
+  const int64_t ranks_of_machine =
+      request.machine ? static_cast<int64_t>(request.machine->devices_per_node) : grid.num_ranks();
+  double largest = 0;
+  for (int64_t stage = 0; stage < grid.pipeline; ++stage)
+    largest = std::max(largest, copies_in_memory(request.config, plan.memory.stages[static_cast<size_t>(stage)],
+                                                 spec::rank_of(grid, {.pipeline = stage}), ranks_of_machine));
+  return largest;
+}
+
+std::string copies_text(double bytes) {
+  return concat("\nCopies of the state (--non-persistent-save-interval): ", format_bytes(bytes),
+                " of the machine's memory for the fullest rank, beside what the table counts.\n");
+}
+
 // What would fit where this does not.
 Json choices_json(const std::vector<FittingChoice>& choices) {
   Json list = Json::array();
@@ -111,8 +130,10 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
   std::vector<FittingChoice> choices;
   if (!fits) choices = fitting_choices(arguments, request.config, *limit, kMostChoices);
   if (!request.svg.empty()) write_file_atomically(request.svg, plan::to_svg(plan, limit));
+  const double copies = largest_copies(request, plan);
   if (request.json) {
     Json json = to_json(plan, limit);
+    if (copies > 0) json["copies_bytes"] = copies;
     if (!fits) json["choices_that_fit"] = choices_json(choices);
     if (request.machine) json["time"] = time_json(request, plan.run);
     if (const auto mixture = mixture_of(request.config); !mixture.empty()) json["mixture"] = mixture_json(mixture);
@@ -124,6 +145,7 @@ int plan_family(const config::Family& family, const std::vector<std::string>& wo
     return 0;
   }
   std::fputs(plan::to_text(plan, limit).c_str(), stdout);
+  if (copies > 0) std::fputs(copies_text(copies).c_str(), stdout);
   if (!fits) std::fputs(choices_text(choices).c_str(), stdout);
   if (request.machine) std::fputs(time_page(request, plan.run).c_str(), stdout);
   if (const auto mixture = mixture_of(request.config); !mixture.empty())

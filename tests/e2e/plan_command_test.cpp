@@ -57,6 +57,33 @@ TEST_F(PlanCommand, ReproducesBloom176BWithoutDataOrTokenizer) {
   EXPECT_TRUE(read_file(folder_ / "work/bloom.svg").starts_with("<svg "));
 }
 
+// Two copies of 2 bytes of weights, 4 of the master and 8 of the moments; four where another machine's come as well.
+TEST_F(PlanCommand, CountsTheCopiesOfTheStateInMemory) {
+  const std::string run = small_ + "--bf16 --zero-stage 0 ";
+  const Json without = Json::parse(bash(run + "--gpus 1 --json").output);
+  EXPECT_FALSE(without.contains("copies_bytes"));
+  const double once = 28.0 * without.at("parameters").get<double>();
+  const Json with = Json::parse(bash(run + "--gpus 1 --non-persistent-save-interval 1 --json").output);
+  EXPECT_EQ(with.at("copies_bytes"), once);
+  // Eight tensor ranks fill a machine. Their state has a replica on the second one, unless that has other stages.
+  const std::string machines =
+      "--non-persistent-save-interval 1 --replication --machine a100-80gb --nodes 2 "
+      "--tensor-model-parallel-size 8 --json ";
+  const auto copies_of_states = [&](const std::string& more) {
+    const Json plan = Json::parse(bash(run + machines + more).output);
+    double state = 0;
+    for (const Json& stage : plan.at("stages"))
+      state = std::max(state, stage.at("weights_bytes").get<double>() + stage.at("optimizer_bytes").get<double>());
+    return plan.at("copies_bytes").get<double>() / state;
+  };
+  EXPECT_EQ(copies_of_states(""), 2);
+  EXPECT_EQ(copies_of_states("--pipeline-model-parallel-size 2"), 4);
+  const Outcome text = bash(run + "--gpus 1 --non-persistent-save-interval 1");
+  EXPECT_NE(text.output.find("Copies of the state (--non-persistent-save-interval): " + format_bytes(once) + " of"),
+            std::string::npos)
+      << text.output;
+}
+
 TEST_F(PlanCommand, RecipesArePlanned) {
   const Outcome outcome = bash(concat("espalier plan gpt --gpus 384 --recipe ", root(), "/recipes/bloom-176b.toml"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
