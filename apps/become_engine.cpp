@@ -1,4 +1,4 @@
-#include "become_engine.h"
+#include "apps/become_engine.h"
 
 #include <spawn.h>
 #include <sys/wait.h>

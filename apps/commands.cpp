@@ -1,16 +1,16 @@
-#include "commands.h"
+#include "apps/commands.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <map>
 
+#include "apps/detoxify/scripts.h"
+#include "apps/retro/scripts.h"
+#include "apps/tasks_main.h"
 #include "base/console.h"
 #include "base/error.h"
 #include "base/format.h"
-#include "detoxify_scripts.h"
 #include "families/registry.h"
-#include "retro_scripts.h"
-#include "tasks_main.h"
 
 namespace espalier {
 namespace {

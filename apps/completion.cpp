@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/commands.h"
 #include "base/format.h"
 #include "base/options.h"
-#include "commands.h"
 #include "launch/launch_options.h"
 
 namespace espalier {

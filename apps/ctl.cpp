@@ -6,13 +6,13 @@
 #include <set>
 #include <thread>
 
+#include "apps/commands.h"
+#include "apps/print_json.h"
+#include "apps/runs/commands.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "commands.h"
 #include "launch/control_socket.h"
-#include "print_json.h"
-#include "runs_commands.h"
 
 namespace espalier {
 namespace {

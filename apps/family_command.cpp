@@ -1,4 +1,4 @@
-#include "family_command.h"
+#include "apps/family_command.h"
 
 #include <cstdio>
 

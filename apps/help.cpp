@@ -1,11 +1,11 @@
 // espalier help: the list of commands, the help of one, man pages.
 #include <cstdio>
 
+#include "apps/commands.h"
 #include "base/console.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/version.h"
-#include "commands.h"
 
 namespace espalier {
 namespace {

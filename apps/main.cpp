@@ -1,8 +1,8 @@
 // espalier: finds the subcommand and runs it.
 #include <utility>
 
-#include "commands.h"
-#include "run_main.h"
+#include "apps/commands.h"
+#include "apps/run_main.h"
 
 namespace espalier {
 namespace {

@@ -1,9 +1,9 @@
 // espalier parity: checks every layout's configuration, then becomes the engine.
+#include "apps/become_engine.h"
+#include "apps/commands.h"
+#include "apps/family_command.h"
 #include "base/error.h"
-#include "become_engine.h"
-#include "commands.h"
 #include "config/parity_request.h"
-#include "family_command.h"
 
 namespace espalier {
 

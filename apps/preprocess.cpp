@@ -3,16 +3,16 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/commands.h"
+#include "apps/tokenizer/options.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/pending_file.h"
 #include "base/thread_pool.h"
-#include "commands.h"
 #include "data/preprocess.h"
 #include "data/sentence_map.h"
 #include "data/token_store.h"
-#include "tokenizer_options.h"
 
 namespace espalier {
 namespace {

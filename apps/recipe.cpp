@@ -2,15 +2,15 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/commands.h"
+#include "apps/print_json.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/pending_file.h"
-#include "commands.h"
 #include "data/token_store.h"
 #include "families/gpt/depth_recipe.h"
-#include "print_json.h"
 #include "text/tokenizer.h"
 
 namespace espalier {

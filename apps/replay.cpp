@@ -1,7 +1,7 @@
 // espalier replay: finds what the step needs, then becomes the engine.
-#include "become_engine.h"
-#include "commands.h"
-#include "replay_options.h"
+#include "apps/become_engine.h"
+#include "apps/commands.h"
+#include "apps/options/replay_options.h"
 
 namespace espalier {
 

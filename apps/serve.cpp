@@ -1,7 +1,7 @@
 // espalier serve: checks the options, then becomes the engine, which has the tensors.
-#include "become_engine.h"
-#include "commands.h"
-#include "serve_options.h"
+#include "apps/become_engine.h"
+#include "apps/commands.h"
+#include "apps/options/serve_options.h"
 
 namespace espalier {
 

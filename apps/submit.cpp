@@ -5,14 +5,14 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/become_engine.h"
+#include "apps/commands.h"
+#include "apps/train/check_training.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/shell.h"
-#include "become_engine.h"
-#include "check_training.h"
-#include "commands.h"
 #include "config/run_options.h"
 #include "families/registry.h"
 #include "launch/batch_script.h"

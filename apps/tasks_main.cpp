@@ -1,4 +1,4 @@
-#include "tasks_main.h"
+#include "apps/tasks_main.h"
 
 #include "base/format.h"
 #include "base/log.h"

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/become_engine.h"
+#include "apps/commands.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "become_engine.h"
-#include "commands.h"
 
 namespace espalier {
 

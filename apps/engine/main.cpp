@@ -1,0 +1,68 @@
+// espalier-engine: the commands that need tensors. `espalier` checks their arguments and becomes this program.
+#include <c10/util/Exception.h>
+
+#include <string>
+#include <vector>
+
+#include "apps/engine/compare_hf.h"
+#include "apps/engine/generate.h"
+#include "apps/engine/index.h"
+#include "apps/engine/parity.h"
+#include "apps/engine/probe.h"
+#include "apps/engine/replay.h"
+#include "apps/engine/score.h"
+#include "apps/engine/serve.h"
+#include "apps/engine/train.h"
+#include "apps/run_main.h"
+#include "base/error.h"
+#include "base/whereabouts.h"
+#include "cuda/cuda.h"
+#include "launch/snapshot_memory.h"
+#include "tensor/cpu_allocator.h"
+
+namespace espalier {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct EngineCommand {
+  const char* name;
+  int (*run)(const Words& arguments);
+};
+
+constexpr EngineCommand kCommands[] = {
+    {"train", train_rank},
+    {"parity", parity},
+    {"generate", generate},
+    {"compare-hf", compare_hf},
+    {"probe", probe},
+    {"score", score},
+    {"serve", serve_model},
+    {"replay", replay},
+    {"index-embed", index_embed},
+    {"index-search", index_search},
+    {"index-evaluate", index_evaluate},
+};
+
+int dispatch(const Words& words) {
+  if (!words.empty())
+    for (const EngineCommand& command : kCommands)
+      if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  throw UserError("espalier-engine is started by espalier; use `espalier help`", ExitCode::kUsage);
+}
+
+}  // namespace
+}  // namespace espalier
+
+int main(int argc, char** argv) {
+  return espalier::run_main([&] {
+    espalier::open_whereabouts();
+    espalier::launch::open_snapshot_memory();
+    espalier::tensor::install_cpu_allocator();
+    try {
+      return espalier::dispatch({argv + 1, argv + argc});
+    } catch (const c10::OutOfMemoryError& error) {
+      throw espalier::cuda::out_of_memory(error.what_without_backtrace());
+    }
+  });
+}

@@ -1,0 +1,80 @@
+#include "apps/engine/ranks.h"
+
+#include <ATen/Parallel.h>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "base/whereabouts.h"
+#include "dist/ordered_sums.h"
+#include "dist/rendezvous.h"
+#include "launch/cores.h"
+
+namespace espalier {
+namespace {
+
+dist::Grid meet(const launch::RankEnvironment& place, const std::function<bool()>& stopped) {
+  const WaitsFor waits(Waiting::kOthers, "start", "all ranks");  // with a time limit of its own
+  dist::GridOptions options;
+  options.store = dist::connect_rendezvous(place, stopped);
+  dist::assemble(
+      *options.store,
+      {.rank = place.rank, .num_ranks = place.world_size, .timeout = options.backend.timeout, .stopped = stopped});
+  options.backend.one_machine = place.local_world_size == place.world_size;
+  dist::Grid grid = dist::make_grid({.tensor = place.world_size}, place.rank, options);
+  if (grid.transport != "shared memory") grid.tensor = dist::adding_in_order(grid.tensor);
+  return grid;
+}
+
+}  // namespace
+
+EngineRanks::EngineRanks(const std::string& command, int64_t size, std::optional<int64_t> num_threads,
+                         std::function<bool()> stopped)
+    : stopped_(std::move(stopped)) {
+  if (size == 1) {
+    at::set_num_threads(static_cast<int>(num_threads.value_or(num_usable_cores())));
+    return;
+  }
+  const launch::RankEnvironment place = launch::detect_environment();
+  if (place.world_size != size)
+    throw UserError(concat("--tensor-model-parallel-size ", size, " needs ", size, " processes, but there ",
+                           place.world_size == 1 ? "is 1" : concat("are ", place.world_size),
+                           ": espalier launch --nproc-per-node ", size, " ", command, " ..."),
+                    ExitCode::kUsage);
+  if (place.rank > 0) {
+    set_log_level(LogLevel::kQuiet);
+    set_log_prefix(concat("[rank ", place.rank, "] "));
+  }
+  if (place.local_world_size > 1) {
+    const launch::CoreShare share = launch::share_of_cores(place);
+    launch::bind_to_cores(share);
+    if (!num_threads) num_threads = share.num_threads;
+    log_info("each rank: ", share.explanation);
+  }
+  at::set_num_threads(static_cast<int>(num_threads.value_or(num_usable_cores())));
+  watch_.emplace(place);
+  grid_ = meet(place, stopped_);
+  log_info("the model is divided over ", size, " processes, which communicate by ", grid_.transport);
+}
+
+void EngineRanks::check_alone(const std::string& what) const {
+  if (grid_.world.size() == 1) return;
+  throw UserError(concat("--tensor-model-parallel-size ", grid_.world.size(), ": ", what,
+                         " runs in one process; leave the option out"),
+                  ExitCode::kUsage);
+}
+
+bool EngineRanks::lead(infer::LoadedModel& loaded) {
+  if (grid_.world.size() == 1) return true;
+  if (grid_.rank == 0) {
+    loaded.leader = &leader_.emplace(grid_.tensor);
+    return true;
+  }
+  infer::follow(*loaded.model, loaded.params->compute_type(), grid_.tensor, stopped_);
+  return false;
+}
+
+}  // namespace espalier

@@ -1,0 +1,48 @@
+#include "apps/launch/launched_run.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "config/run_config.h"
+#include "families/registry.h"
+
+namespace espalier {
+
+namespace {
+
+// Of words that train something; problems are reported by who checks them.
+std::optional<config::RunConfig> read_config(const std::vector<std::string>& words) {
+  const config::Family* family = words.size() > 1 && words[0] == "train" ? families::find_family(words[1]) : nullptr;
+  if (family == nullptr) return std::nullopt;
+  config::RunConfig run;
+  OptionTable table("", "");
+  table.say_notes(false);
+  Problems ignored;
+  config::read_run(*family, {words.begin() + 2, words.end()}, run, table, ignored);
+  return run;
+}
+
+}  // namespace
+
+std::string save_folder_of(const std::vector<std::string>& words, const std::string& option) {
+  const std::optional<config::RunConfig> run = read_config(words);
+  if (!run)
+    throw UserError(option + " belongs to a training run (train gpt ...), but the ranks run something else",
+                    ExitCode::kUsage);
+  if (run->checkpoint.save.empty())
+    throw UserError(option + " follows what a run writes into its folder, but this one has none: give --save FOLDER",
+                    ExitCode::kUsage);
+  return std::filesystem::absolute(run->checkpoint.save);
+}
+
+bool goes_on_where_it_stopped(const std::vector<std::string>& words) {
+  const std::optional<config::RunConfig> run = read_config(words);
+  if (!run || run->checkpoint.save.empty() || run->checkpoint.load.empty()) return false;
+  const auto place = [](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+  };
+  return place(run->checkpoint.save) == place(run->checkpoint.load);
+}
+
+}  // namespace espalier
