@@ -25,6 +25,13 @@ TEST(TomlText, ListsThatSpanLinesAreNoHeaders) {
   EXPECT_EQ(line_of_error(text + "[=x]\n"), 8u);
 }
 
+// toml++ left it to the compiler what happens then.
+TEST(TomlText, LettersBeyondAsciiAreNoBlanks) {
+  EXPECT_EQ(line_of_error("a = 1 \u00fc\n"), 1u);
+  EXPECT_EQ(line_of_error("\n\u0398 = 1\n"), 2u);
+  EXPECT_EQ(line_of_error("a = \"\u00fc\" # \u00fc\n"), 0u);
+}
+
 TEST(TomlText, OtherErrorsKeepTheirPlace) { EXPECT_EQ(line_of_error("a = 1\nb =\n"), 2u); }
 
 }  // namespace

@@ -144,7 +144,8 @@ class LiteralReader {
 
   Json read_number() {
     const size_t begin = at_;
-    if (next() == '-' || next() == '+') ++at_;
+    const bool has_plus = next() == '+';
+    if (has_plus || next() == '-') ++at_;
     const size_t digits = at_;
     bool is_decimal = false;
     while (is_digit(next()) || next() == '.' || next() == 'e' || next() == 'E' ||
@@ -152,7 +153,7 @@ class LiteralReader {
       is_decimal = is_decimal || !is_digit(next());
       ++at_;
     }
-    const std::string_view number = text_.substr(begin + (text_[begin] == '+'), at_ - begin - (text_[begin] == '+'));
+    const std::string_view number = text_.substr(begin + has_plus, at_ - begin - has_plus);
     const char *first = number.data(), *last = first + number.size();
     int64_t whole = 0;
     double decimal = 0;
