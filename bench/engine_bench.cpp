@@ -1,9 +1,10 @@
 // How far inference is from what the machine could do: a random GPT-2 124M, its passes against reading the same bytes
 // and against the machine's rate of products.
 //
-//   engine_bench [--threads N] [--type bf16|fp32|int8] [--context N] [--layers N]
+//   engine_bench [--threads N] [--type bf16|fp32|int8] [--context N] [--layers N] [--only 1|16|512|2000] [--turns N]
 //
-// int8: the matrices of the layers in 8 bits (generate --int8-weights), all else in bf16.
+// int8: the matrices of the layers in 8 bits (generate --int8-weights), all else in bf16. --only: streams, or the
+// prompt of that length, --turns times (for a profiler).
 //
 // Prints medians of alternating turns: ms a token at 1 and 16 streams with the share of read bandwidth that the bytes
 // of weights, keys and values take; prompts of 512 and 2,000 tokens in pieces of 512 with the share of the rate that
@@ -125,7 +126,19 @@ double bytes_of(tensor::ParamSet& params) {
   return bytes;
 }
 
-void measure(at::ScalarType type, bool int8, int64_t context, int64_t layers) {
+struct Arguments {
+  std::string type = "bf16";
+  int64_t threads = 0, context = 512, layers = 12, only = 0, turns = 0;
+};
+
+void measure(const Arguments& arguments) {
+  const bool int8 = arguments.type == "int8";
+  const at::ScalarType type = arguments.type == "fp32" ? at::kFloat : at::kBFloat16;
+  const int64_t context = arguments.context, layers = arguments.layers;
+  const auto is_wanted = [&](int64_t what) { return arguments.only == 0 || arguments.only == what; };
+  const auto turns_or = [&](int64_t otherwise) {
+    return static_cast<int>(arguments.turns == 0 ? otherwise : arguments.turns);
+  };
   const families::GptConfig config = gpt2(layers);
   tensor::ParamSet params(families::gpt_params(config), {}, type, /*with_grad=*/false);
   params.initialize(1, [](tensor::Param&, const at::Tensor&) {});
@@ -135,17 +148,19 @@ void measure(at::ScalarType type, bool int8, int64_t context, int64_t layers) {
   const models::GptModel gpt(nn::LayerBuilder{params, dist::single_process()}, config, {});
   infer::DecoderModel model(gpt, type, {.page_tokens = kPageTokens, .num_pages = 16 * 64, .max_positions = 0});
   const double weight_bytes = bytes_of(params), products = 2 * (12.0 * 768 * 768 * static_cast<double>(layers)),
-               bytes_of_token = static_cast<double>(infer::page_bytes(gpt.decoder_shape(), type, 1));
+               bytes_of_token =
+                   static_cast<double>(infer::page_bytes(gpt.decoder_shape(), type, kPageTokens)) / kPageTokens;
   const double bandwidth = read_rate(), rate = rate_of(type, false), row_rate = rate_of(type, true);
   std::printf("%s, %s, %d threads: reads %.1f GB/s; products of training %.0f GFLOP/s, of rows %.0f (%.2f)\n",
               int8 ? "int8" : c10::toString(type), cpu_isa_name(cpu_isa()), at::get_num_threads(), bandwidth / 1e9,
               rate / 1e9, row_rate / 1e9, row_rate / rate);
   double alone = 0;
   for (const int64_t count : {1, 16}) {
+    if (!is_wanted(count)) continue;
     Streams streams(model, count, 64);
     for (int64_t position = 0; position < context; position += kPiece)
       streams.pass(std::min(kPiece, context - position), position);
-    const double seconds = median_seconds(15, [&] { streams.pass(1, context); });
+    const double seconds = median_seconds(turns_or(15), [&] { streams.pass(1, context); });
     if (count == 1) alone = seconds;
     const double bytes = weight_bytes + static_cast<double>(count * context) * bytes_of_token;
     std::printf("%2ld streams, context %ld: %.2f ms a pass, %.0f tokens/s (%.1f times one), %.2f of the bandwidth\n",
@@ -153,8 +168,9 @@ void measure(at::ScalarType type, bool int8, int64_t context, int64_t layers) {
                 static_cast<double>(count) * alone / seconds, bytes / seconds / bandwidth);
   }
   for (const int64_t length : {int64_t{512}, int64_t{2000}}) {
+    if (!is_wanted(length)) continue;
     Streams streams(model, 1, 64);
-    const double seconds = median_seconds(3, [&] {
+    const double seconds = median_seconds(turns_or(3), [&] {
       for (int64_t position = 0; position < length; position += kPiece)
         streams.pass(std::min(kPiece, length - position), position);
     });
@@ -166,18 +182,19 @@ void measure(at::ScalarType type, bool int8, int64_t context, int64_t layers) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int64_t threads = 0, context = 512, layers = 12;
-  std::string type = "bf16";
+  Arguments arguments;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
-    if (name == "--threads") threads = std::atol(argv[i + 1]);
-    if (name == "--context") context = std::atol(argv[i + 1]);
-    if (name == "--layers") layers = std::atol(argv[i + 1]);
-    if (name == "--type") type = argv[i + 1];
+    if (name == "--threads") arguments.threads = std::atol(argv[i + 1]);
+    if (name == "--context") arguments.context = std::atol(argv[i + 1]);
+    if (name == "--layers") arguments.layers = std::atol(argv[i + 1]);
+    if (name == "--type") arguments.type = argv[i + 1];
+    if (name == "--only") arguments.only = std::atol(argv[i + 1]);
+    if (name == "--turns") arguments.turns = std::atol(argv[i + 1]);
   }
   tensor::install_cpu_allocator();
-  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+  if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
   const at::NoGradGuard no_grad;
-  measure(type == "fp32" ? at::kFloat : at::kBFloat16, type == "int8", context, layers);
+  measure(arguments);
   return 0;
 }

@@ -38,6 +38,28 @@ void for_each_tile(const std::vector<Tile>& tiles, int64_t num_heads, const Work
   });
 }
 
+bool holds_pairs(at::ScalarType type) {
+#ifdef __aarch64__
+  (void)type;
+  return false;
+#else
+  return type == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16;
+#endif
+}
+
+// The keys and values of the first `count` tokens go to their pages; several threads take heads, whose keys are apart.
+void append(const PagedAttention& args, int64_t count, at::ScalarType type) {
+  constexpr int64_t kMinAppended = 64;  // keys; a thread is not woken for fewer
+  auto append_to_pages = row_kernels(type).append_to_pages;
+#ifndef __aarch64__
+  if (holds_pairs(type)) append_to_pages = avx512bf16::append_pairs;
+#endif
+  const int64_t grain = std::max<int64_t>(1, kMinAppended / std::max<int64_t>(1, count));
+  at::parallel_for(0, args.groups, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t group = begin; group < end; ++group) append_to_pages(args, count, group);
+  });
+}
+
 std::vector<PagedToken> tokens_of(const tensor::AttentionContext& context) {
   std::vector<PagedToken> tokens;
   for (const tensor::PagedKeyValues::Token& token : context.pages->tokens) {
@@ -55,8 +77,9 @@ at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionC
                  "qkv is ", qkv.sizes(), " of ", pages.tokens.size(), " tokens");
   ESPALIER_CHECK(context.dropout == 0, "not taken");
   const tensor::PagedKeyValues::Layer& kept = pages.layers.at(static_cast<size_t>(layer));
-  const int64_t head_size = kept.keys.size(3);
+  const int64_t head_size = qkv.size(2) / (heads.groups * parts);
   ESPALIER_CHECK(qkv.size(2) == heads.groups * parts * head_size && kept.keys.size(1) == heads.groups &&
+                     kept.keys.size(2) == page_elements(qkv.scalar_type(), pages.page_tokens, head_size) &&
                      kept.keys.scalar_type() == qkv.scalar_type() && head_size <= kMaxPagedHeadSize &&
                      pages.page_tokens <= kMaxPageTokens,
                  "pages are ", kept.keys.sizes(), ", qkv is ", qkv.sizes());
@@ -82,10 +105,9 @@ at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionC
       .relative_bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
       .relative_keys = bias.defined() ? (bias.size(1) + 1) / 2 : 0,
       .soft_cap = static_cast<float>(context.soft_cap)};
-  const TypedRowKernels& kernels = row_kernels(qkv.scalar_type());
-  if (parts > heads.per_group()) kernels.append_to_pages(args, 0, qkv.size(0));
+  if (parts > heads.per_group()) append(args, qkv.size(0), qkv.scalar_type());
 #ifndef __aarch64__
-  if (qkv.scalar_type() == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16) {
+  if (holds_pairs(qkv.scalar_type())) {
     // Some tiles for every thread; more rows in each share what is done once for a tile.
     const int64_t rows = qkv.size(0) * heads.queries / (4 * at::get_num_threads());
     const int64_t most =
@@ -96,8 +118,9 @@ at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionC
     return result;
   }
 #endif
+  const auto paged_attention_rows = row_kernels(qkv.scalar_type()).paged_attention;
   for_each_tile(tiles_of(tokens, kPagedTile), heads.queries,
-                [&](const Tile& tile, int64_t head) { kernels.paged_attention(args, tile.first, tile.count, head); });
+                [&](const Tile& tile, int64_t head) { paged_attention_rows(args, tile.first, tile.count, head); });
   return result;
 }
 
@@ -116,20 +139,39 @@ at::Tensor paged_cross_attention(const at::Tensor& query, const tensor::Attentio
   return attend(query, heads.per_group(), context, heads, layer);
 }
 
-void fill_pages(const at::Tensor& key_value, std::span<const int32_t> pages,
+void fill_pages(const at::Tensor& key_value, std::span<const int32_t> pages, int64_t page_tokens, int64_t head_size,
                 const tensor::PagedKeyValues::Layer& layer) {
-  const int64_t groups = layer.keys.size(1), page_tokens = layer.keys.size(2), head_size = layer.keys.size(3);
-  const int64_t positions = key_value.size(0);
-  ESPALIER_CHECK(key_value.size(1) == 1 && key_value.size(2) == groups * 2 * head_size &&
+  const int64_t groups = layer.keys.size(1), positions = key_value.size(0);
+  const at::ScalarType type = key_value.scalar_type();
+  ESPALIER_CHECK(key_value.size(1) == 1 && key_value.size(2) == groups * 2 * head_size && key_value.is_contiguous() &&
+                     layer.keys.scalar_type() == type &&
+                     layer.keys.size(2) == page_elements(type, page_tokens, head_size) &&
                      positions <= static_cast<int64_t>(pages.size()) * page_tokens,
                  "keys and values are ", key_value.sizes(), " for ", pages.size(), " pages of ", layer.keys.sizes());
-  const at::Tensor parts = key_value.view({positions, groups, 2, head_size}).permute({2, 1, 0, 3});
-  for (int64_t first = 0; first < positions; first += page_tokens) {
-    const int64_t count = std::min(page_tokens, positions - first);
-    const int32_t page = pages[static_cast<size_t>(first / page_tokens)];
-    layer.keys.select(0, page).narrow(1, 0, count).copy_(parts[0].narrow(1, first, count));
-    layer.values.select(0, page).narrow(1, 0, count).copy_(parts[1].narrow(1, first, count));
-  }
+  std::vector<PagedToken> tokens;
+  for (int64_t position = 0; position < positions; ++position)
+    tokens.push_back({pages.data(), static_cast<int32_t>(position), 0, 0});
+  append({.qkv = key_value.const_data_ptr(),
+          .result = nullptr,
+          .keys = layer.keys.data_ptr(),
+          .values = layer.values.data_ptr(),
+          .tokens = tokens.data(),
+          .groups = groups,
+          .queries = 0,
+          .parts = 2,
+          .head_size = head_size,
+          .page_tokens = page_tokens,
+          .scale = 1,
+          .slopes = nullptr},
+         positions, type);
+}
+
+int64_t page_elements(at::ScalarType type, int64_t page_tokens, int64_t head_size) {
+  ESPALIER_CHECK(page_tokens % 2 == 0, "pages of ", page_tokens, " tokens");
+#ifndef __aarch64__
+  if (holds_pairs(type)) return avx512bf16::paged_elements(page_tokens, head_size);
+#endif
+  return page_tokens * head_size;
 }
 
 }  // namespace espalier::kernels

@@ -22,9 +22,14 @@ at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext
 // up to its last_key; its own position says nothing. query: [tokens, 1, heads.queries * head_size].
 at::Tensor paged_cross_attention(const at::Tensor& query, const tensor::AttentionContext& context, Heads heads,
                                  int64_t layer);
-// Puts keys and values as cross_attention takes them, key_value: [positions, 1, groups * (key, value)], into `pages`.
-void fill_pages(const at::Tensor& key_value, std::span<const int32_t> pages,
+// Puts keys and values as cross_attention takes them, key_value: [positions, 1, groups * (key, value)], into `pages`;
+// head_size: of one key.
+void fill_pages(const at::Tensor& key_value, std::span<const int32_t> pages, int64_t page_tokens, int64_t head_size,
                 const tensor::PagedKeyValues::Layer& layer);
+
+// Elements that the keys, or the values, of one head take in a page of an even number of tokens. Their order is that of
+// the kernels of the type and of the instruction set in force: who else moves pages moves whole ones.
+int64_t page_elements(at::ScalarType type, int64_t page_tokens, int64_t head_size);
 
 int64_t max_paged_head_size();
 

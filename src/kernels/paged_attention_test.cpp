@@ -19,7 +19,7 @@ namespace paged_attention_test {
 using tensor::AttentionContext;
 using tensor::PagedKeyValues;
 
-constexpr int64_t kPageTokens = 16, kNumPages = 24, kHeadSize = 21;
+constexpr int64_t kNumPages = 24, kHeadSize = 21;
 constexpr Heads kHeads{6, 2};
 
 struct Sequence {
@@ -29,7 +29,7 @@ struct Sequence {
 };
 
 // Pages in no order, none shared, and what was in them before must not be seen: NaN.
-class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarType, CpuIsa>> {
+class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarType, CpuIsa, int64_t>> {
  protected:
   void SetUp() override {
     force_.emplace(isa());
@@ -39,18 +39,20 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarTy
     size_t next = 0;
     for (const int64_t length : {1, 33, 70, 7}) {
       Sequence sequence{reference::random({length, kHeads.columns(kHeadSize)}, type(), 10 + length), {}};
-      for (int64_t page = 0; page * kPageTokens < length; ++page) sequence.pages.push_back(order[next++]);
+      for (int64_t page = 0; page * page_tokens() < length; ++page) sequence.pages.push_back(order[next++]);
       sequences_.push_back(sequence);
     }
-    pages_.page_tokens = kPageTokens;
+    pages_.page_tokens = page_tokens();
     forget();
   }
   at::ScalarType type() const { return std::get<0>(GetParam()); }
   CpuIsa isa() const { return std::get<1>(GetParam()); }
+  int64_t page_tokens() const { return std::get<2>(GetParam()); }
 
   void forget() {
     const auto part = [&] {
-      return at::full({kNumPages, kHeads.groups, kPageTokens, kHeadSize}, std::nan(""), type());
+      return at::full({kNumPages, kHeads.groups, page_elements(type(), page_tokens(), kHeadSize)}, std::nan(""),
+                      type());
     };
     pages_.layers = {{part(), part()}};
   }
@@ -175,6 +177,31 @@ TEST_P(PagedAttentionTest, NeitherCutsNorNeighboursNorThreadsChangeABit) {
   at::set_num_threads(threads);
 }
 
+// Nor does a token whose values are no numbers, for those that do not see it: the ones before it, and with a window
+// those long after it. It is one of a pair of positions, next to one that is seen.
+TEST_P(PagedAttentionTest, WhatIsNotANumberIsSeenByNobodyElse) {
+  constexpr int64_t kWindow = 9;
+  AttentionContext windowed;
+  windowed.window = kWindow;
+  for (const int64_t odd_one : {20, 21, 40})
+    for (const AttentionContext& context : {AttentionContext{}, windowed})
+      for (const int64_t most : {1, 7, 100}) {
+        const at::Tensor before = attend(context, most, /*together=*/true)[2].contiguous();
+        const at::Tensor kept = sequences_[2].qkv;
+        sequences_[2].qkv = kept.clone();
+        const at::Tensor parts =
+            sequences_[2].qkv.view({kept.size(0), kHeads.groups, kHeads.per_group() + 2, kHeadSize});
+        parts.select(0, odd_one).select(1, kHeads.per_group() + 1).fill_(INFINITY);
+        const at::Tensor after = attend(context, most, /*together=*/true)[2].contiguous();
+        sequences_[2].qkv = kept;
+        for (int64_t row = 0; row < kept.size(0); ++row) {
+          const bool sees = row >= odd_one && (context.window == 0 || row < odd_one + kWindow);
+          EXPECT_EQ(at::isfinite(after.select(0, row)).all().item<bool>(), !sees) << odd_one << " " << row;
+          EXPECT_TRUE(sees || at::equal(before.select(0, row), after.select(0, row))) << odd_one << " " << row;
+        }
+      }
+}
+
 // To keys and values of another sequence: the queries see all of it, whoever they are computed with.
 TEST_P(PagedAttentionTest, ToAnotherSequenceIsAttentionInDouble) {
   const double bound = type() == at::kFloat ? 2e-6 : type() == at::kHalf ? 2e-3 : 2e-2;
@@ -185,7 +212,7 @@ TEST_P(PagedAttentionTest, ToAnotherSequenceIsAttentionInDouble) {
     const Sequence& other = sequences_[i];
     const at::Tensor key_value =
         reference::random({other.length(), 1, kHeads.key_value_columns(kHeadSize)}, type(), 40 + int64_t(i));
-    fill_pages(key_value, other.pages, pages_.layers[0]);
+    fill_pages(key_value, other.pages, page_tokens(), kHeadSize, pages_.layers[0]);
     queries.push_back(reference::random({kQueries[i], 1, kHeads.query_columns(kHeadSize)}, type(), 50 + int64_t(i)));
     const at::Tensor kv = key_value.to(at::kDouble).view({other.length(), kHeads.groups, 2, kHeadSize});
     const at::Tensor q = queries.back().to(at::kDouble).view({kQueries[i], kHeads.queries, kHeadSize});
@@ -221,10 +248,10 @@ TEST_P(PagedAttentionTest, ToAnotherSequenceIsAttentionInDouble) {
 
 INSTANTIATE_TEST_SUITE_P(Types, PagedAttentionTest,
                          testing::Combine(testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
-                                          testing::ValuesIn(reference::instruction_sets())),
+                                          testing::ValuesIn(reference::instruction_sets()), testing::Values(16, 64)),
                          [](const auto& info) {
                            return std::string(c10::toString(std::get<0>(info.param))) + "_" +
-                                  cpu_isa_name(std::get<1>(info.param));
+                                  cpu_isa_name(std::get<1>(info.param)) + "_" + std::to_string(std::get<2>(info.param));
                          });
 
 }  // namespace paged_attention_test

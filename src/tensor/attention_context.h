@@ -36,7 +36,7 @@ struct KeyValueCache {
 // b = 1 in which token i is `tokens[i]`. The layers write the keys and values of these tokens to their pages.
 struct PagedKeyValues {
   struct Layer {
-    at::Tensor keys, values;  // [pages, groups, page_tokens, head size], compute type
+    at::Tensor keys, values;  // [pages, groups, kernels::page_elements()], compute type
   };
   struct Token {
     const int32_t* pages = nullptr;  // of its sequence, in order

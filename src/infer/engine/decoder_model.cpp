@@ -32,8 +32,8 @@ at::Tensor wanted_rows(std::span<const TokenRun> runs) {
 }  // namespace
 
 int64_t page_bytes(const models::DecoderShape& shape, at::ScalarType type, int64_t page_tokens) {
-  return 2 * (shape.num_layers - shape.first_layer) * shape.num_groups * page_tokens * shape.head_size *
-         static_cast<int64_t>(c10::elementSize(type));
+  return 2 * (shape.num_layers - shape.first_layer) * shape.num_groups *
+         kernels::page_elements(type, page_tokens, shape.head_size) * static_cast<int64_t>(c10::elementSize(type));
 }
 
 DecoderModel::DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config,
@@ -51,7 +51,9 @@ DecoderModel::DecoderModel(const models::Decoder& model, at::ScalarType type, co
   pages_.capacity = config_.max_positions;
   // Pages are touched when they are first written: unused ones cost no memory.
   const auto part = [&] {
-    return at::empty({config.num_pages, shape_.num_groups, config.page_tokens, shape_.head_size}, type);
+    return at::empty(
+        {config.num_pages, shape_.num_groups, kernels::page_elements(type, config.page_tokens, shape_.head_size)},
+        type);
   };
   pages_.layers.resize(static_cast<size_t>(shape_.num_layers));
   for (int64_t layer = shape_.first_layer; layer < shape_.num_layers; ++layer)
@@ -134,7 +136,7 @@ std::vector<int32_t> DecoderModel::take_read_pages(size_t count) {
     const int64_t before = old.defined() ? old.size(0) : 0;
     const int64_t after = std::max(2 * before, before + static_cast<int64_t>(count));
     const auto grow = [&](at::Tensor& part, const at::Tensor& like) {
-      const at::Tensor grown = at::empty({after, like.size(1), like.size(2), like.size(3)}, like.options());
+      const at::Tensor grown = at::empty({after, like.size(1), like.size(2)}, like.options());
       if (before > 0) grown.narrow(0, 0, before).copy_(part);
       part = grown;
     };
@@ -158,7 +160,8 @@ int32_t DecoderModel::encode(std::span<const int32_t> ids) {
   Read read{.pages = take_read_pages(static_cast<size_t>((length + config_.page_tokens - 1) / config_.page_tokens)),
             .length = static_cast<int32_t>(length)};
   for (size_t layer = 0; layer < made.size(); ++layer)
-    kernels::fill_pages(made[layer], read.pages, read_pages_.layers[static_cast<size_t>(shape_.first_layer) + layer]);
+    kernels::fill_pages(made[layer], read.pages, config_.page_tokens, shape_.head_size,
+                        read_pages_.layers[static_cast<size_t>(shape_.first_layer) + layer]);
   read_.emplace(next_read_, std::move(read));
   return next_read_++;
 }

@@ -19,7 +19,7 @@
 namespace espalier::infer {
 
 struct DecoderModelConfig {
-  int64_t page_tokens = 64;  // a power of two, at most 64
+  int64_t page_tokens = 64;  // a power of two, 2 to 64
   int64_t num_pages = 0;     // of all sequences together
   // Of the longest sequence; 0, or more than the model's own limit: that limit, or without one all pages.
   int64_t max_positions = 0;

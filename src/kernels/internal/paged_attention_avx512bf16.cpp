@@ -1,6 +1,6 @@
 // Attention to keys and values in pages by the instruction for pairs of bf16: block after block of 64 positions with a
-// running maximum (Milakov and Gimelshein 2018). Rows (queries of neighbours, and of the heads that share keys) are
-// multiplied with one copy of the block in which pairs lie as the instruction wants them.
+// running maximum (Milakov and Gimelshein 2018). Pages hold the pairs as the instruction wants them, so a page of 64
+// tokens is multiplied where it is; smaller ones are copied into a block.
 //
 // Every sum of a row is taken in an order that depends on positions alone, and what a row does not see adds zeros to
 // it: its bits are the same in any company. Weights are rounded to bf16 before they are multiplied and added up.
@@ -28,26 +28,37 @@ struct Row {
   float largest, of_weights;  // of its scores, and the sum of its weights
 };
 
-// Pairs of bf16 as words of 32 bits. One for each thread.
+// One for each thread.
 struct Scratch {
-  alignas(64) uint32_t keys[kMaxPairs][kBlock];                 // channels 2 i and 2 i + 1 of each position
-  alignas(64) uint32_t values[kBlock / 2 * kMaxPagedHeadSize];  // positions 2 i and 2 i + 1 of each channel
+  alignas(64) uint32_t keys[kMaxPairs * kBlock];  // a block that is not in one page
+  alignas(64) uint32_t values[kBlock / 2 * kMaxPagedHeadSize];
   alignas(64) uint32_t queries[kPagedRows * kMaxPairs];
   alignas(64) uint32_t weights[kPagedRows][kBlock / 2];
   alignas(64) float scores[kPagedRows][kBlock];
   alignas(64) float totals[kPagedRows * kMaxPagedHeadSize];  // of values, weighted by 2^(score - largest)
 };
 
-__mmask32 lanes_of_words(int64_t count) { return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1; }
+// A block as pages hold it: keys [pair of channels][kBlock], values [pair of positions][lanes].
+struct Block {
+  const uint32_t* keys = nullptr;
+  const uint32_t* values = nullptr;
+};
 
-// c[r][v] += row r of `a` times columns 16 v to 16 v + 15 of `b`, both in `count` pairs.
+__m512i low_halves(const uint32_t* words) {
+  return _mm512_and_si512(_mm512_load_si512(words), _mm512_set1_epi32(0xFFFF));
+}
+
+// c[r][v] += row r of `a` times columns 16 v to 16 v + 15 of `b`, both in `count` pairs. `next`, unless it is nullptr:
+// what lies like b in the next block is fetched towards the processor, whose own prefetching ends with a page.
 template <int kRows, int kColumns>
 inline void add_products(const uint32_t* a, int64_t a_stride, const uint32_t* b, int64_t b_stride, int64_t count,
-                         __m512 (&c)[kRows][kColumns]) {
+                         const uint32_t* next, __m512 (&c)[kRows][kColumns]) {
   for (int64_t i = 0; i < count; ++i) {
     __m512bh right[kColumns];
-    for (int v = 0; v < kColumns; ++v)
+    for (int v = 0; v < kColumns; ++v) {
+      if (next != nullptr) _mm_prefetch(reinterpret_cast<const char*>(next + i * b_stride + 16 * v), _MM_HINT_T0);
       right[v] = reinterpret_cast<__m512bh>(_mm512_load_si512(b + i * b_stride + 16 * v));
+    }
     for (int r = 0; r < kRows; ++r) {
       const auto left = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int32_t>(a[r * a_stride + i])));
       for (int v = 0; v < kColumns; ++v) c[r][v] = _mm512_dpbf16_ps(c[r][v], left, right[v]);
@@ -67,7 +78,7 @@ inline void with_columns(int64_t count, const Body& body) {
 class PagedBlocks {
  public:
   PagedBlocks(const PagedAttention& args, const int32_t* pages, int64_t group, Scratch& scratch)
-      : args_(args), pages_(pages), group_(group), num_lanes_((args.head_size + 31) / 32 * 32), scratch_(scratch) {}
+      : args_(args), pages_(pages), group_(group), num_lanes_(paged_lanes(args.head_size)), scratch_(scratch) {}
 
   // Rows first_row to first_row + count - 1 of the tokens from first_token on: token after token, each with the query
   // heads of the group.
@@ -75,22 +86,31 @@ class PagedBlocks {
 
  private:
   int64_t num_pairs() const { return (args_.head_size + 1) / 2; }
-  const uint16_t* row_of(const void* in, int64_t position) const {
-    const int64_t page = pages_[position / args_.page_tokens];
-    return static_cast<const uint16_t*>(in) +
-           ((page * args_.groups + group_) * args_.page_tokens + position % args_.page_tokens) * args_.head_size;
+  // Of the head, in the page of that position.
+  int64_t place_of(int64_t position) const {
+    return (pages_[position / args_.page_tokens] * args_.groups + group_) *
+           paged_elements(args_.page_tokens, args_.head_size) / 2;
+  }
+  const uint32_t* keys_of(int64_t position) const {
+    return static_cast<const uint32_t*>(args_.keys) + place_of(position);
+  }
+  const uint32_t* values_of(int64_t position) const {
+    return static_cast<const uint32_t*>(args_.values) + place_of(position);
   }
   void begin(Row& row, int64_t number, int64_t token, int64_t member);
   void finish(const Row& row, int64_t number, int64_t token) const;
-  void fetch(const void* in, int64_t position, int64_t count) const;
-  void arrange_keys(int64_t base, int64_t first, int64_t last);
-  void arrange_values(int64_t base, int64_t first, int64_t last);
-  bool values_are_finite(int64_t first, int64_t last) const;
+  Block block_of(int64_t base, int64_t first, int64_t last);
+  Block copy_of(int64_t base, int64_t first, int64_t last);
+  bool are_finite(const uint32_t* values, int64_t first, int64_t last) const;
+  void hide(uint32_t* values, int64_t first, int64_t last) const;
   template <int kRows>
-  void score(int64_t row, int64_t first_vector, int64_t last_vector);
+  void score(int64_t row, const Block& block, const Block& next, int64_t first_vector, int64_t last_vector);
+  template <bool kPlain>
   void weigh(Row& row, int64_t number, int64_t base, int64_t first_vector, int64_t last_vector);
   template <int kRows>
-  void add_values(const float* shrink, int64_t row, int64_t first_pair, int64_t last_pair);
+  void add_values(int64_t row, const Block& block, const Block& next, int64_t first_pair, int64_t last_pair);
+  void multiply_block(Row* rows, int64_t first_row, int64_t end, int64_t base, const Block& block, int64_t first,
+                      int64_t last);
   void attend_block(Row* rows, int64_t first_row, int64_t end, int64_t base);
 
   const PagedAttention& args_;
@@ -99,7 +119,6 @@ class PagedBlocks {
   const int64_t num_lanes_;  // for the channels of a head
   float* total(int64_t row) const { return scratch_.totals + row * num_lanes_; }
   uint32_t* query(int64_t row) const { return scratch_.queries + row * num_pairs(); }
-  uint32_t* values(int64_t pair) const { return scratch_.values + pair * num_lanes_; }
   Scratch& scratch_;
   float shrink_[kPagedRows];
   int64_t last_of_all_ = -1;  // the last position that a row sees
@@ -139,99 +158,61 @@ void PagedBlocks::finish(const Row& row, int64_t number, int64_t token) const {
   }
 }
 
-// Towards the processor, a block ahead and along with work on this one: several streams at once are too much for its
-// own prefetching.
-__attribute__((always_inline)) inline void PagedBlocks::fetch(const void* in, int64_t position, int64_t count) const {
-  const int64_t bytes = args_.head_size * 2;
-  for (const int64_t end = std::min(position + count, last_of_all_ + 1); position < end; ++position) {
-    const auto* const row = reinterpret_cast<const char*>(row_of(in, position));
-    for (int64_t byte = 0; byte < bytes; byte += 64) _mm_prefetch(row + byte, _MM_HINT_T0);
-  }
+// The block from `base` on, of which positions first to last are wanted; the others may hold anything.
+Block PagedBlocks::block_of(int64_t base, int64_t first, int64_t last) {
+  if (args_.page_tokens == kBlock) return {keys_of(base), values_of(base)};
+  return copy_of(base, first, last);
 }
 
-// Of positions first to last, all in the block; others of the same sixteen may hold anything, which nobody sees.
-void PagedBlocks::arrange_keys(int64_t base, int64_t first, int64_t last) {
-  for (int64_t start = base + (first - base) / 16 * 16; start <= last; start += 16) {
-    fetch(args_.keys, start + kBlock, 16);
-    const bool is_one_page = args_.page_tokens % 16 == 0 && args_.head_size % 2 == 0;
-    for (int64_t channel = 0; channel < args_.head_size; channel += 32) {
-      uint32_t* const to = &scratch_.keys[channel / 2][start - base];
-      if (is_one_page && channel + 32 <= args_.head_size) {
-        const auto* const from = reinterpret_cast<const uint32_t*>(row_of(args_.keys, start) + channel);
-        Math::transpose_block(from, args_.head_size / 2, to, kBlock);
-        continue;
-      }
-      alignas(64) uint32_t block[16][16];
-      for (int64_t i = 0; i < 16; ++i) {
-        const bool is_seen = start + i >= first && start + i <= last;
-        const __m512i words = is_seen ? _mm512_maskz_loadu_epi16(lanes_of_words(args_.head_size - channel),
-                                                                 row_of(args_.keys, start + i) + channel)
-                                      : _mm512_setzero_si512();
-        _mm512_store_si512(block[i], words);
-      }
-      Math::transpose_block(block[0], 16, to, kBlock);
-    }
+Block PagedBlocks::copy_of(int64_t base, int64_t first, int64_t last) {
+  const int64_t size = std::min(args_.page_tokens, kBlock);
+  for (int64_t position = first / size * size; position <= last; position += size) {
+    const auto words = static_cast<size_t>(size) * sizeof(uint32_t);
+    for (int64_t pair = 0; pair < num_pairs(); ++pair)
+      std::memcpy(scratch_.keys + pair * kBlock + position - base, keys_of(position) + pair * args_.page_tokens, words);
+    std::memcpy(scratch_.values + (position - base) / 2 * num_lanes_, values_of(position),
+                words / 2 * static_cast<size_t>(num_lanes_));
   }
+  return {scratch_.keys, scratch_.values};
 }
 
-// Of positions first to last; zeros in the other half of a pair.
-void PagedBlocks::arrange_values(int64_t base, int64_t first, int64_t last) {
-  static constexpr auto kOrder = [] {
-    struct Order {
-      alignas(64) uint16_t low[32], high[32];
-    } order{};
-    for (int i = 0; i < 16; ++i) {
-      order.low[2 * i] = static_cast<uint16_t>(i), order.low[2 * i + 1] = static_cast<uint16_t>(32 + i);
-      order.high[2 * i] = static_cast<uint16_t>(16 + i), order.high[2 * i + 1] = static_cast<uint16_t>(48 + i);
-    }
-    return order;
-  }();
-  const __m512i low = _mm512_load_si512(kOrder.low), high = _mm512_load_si512(kOrder.high);
-  for (int64_t pair = (first - base) / 2; pair <= (last - base) / 2; ++pair) {
-    const int64_t position = base + 2 * pair;
-    fetch(args_.values, position + kBlock, 2);
-    const uint16_t* const rows[] = {position >= first ? row_of(args_.values, position) : nullptr,
-                                    position + 1 <= last ? row_of(args_.values, position + 1) : nullptr};
-    for (int64_t channel = 0; channel < args_.head_size; channel += 32) {
-      const __mmask32 lanes = lanes_of_words(args_.head_size - channel);
-      __m512i words[2];
-      for (int half = 0; half < 2; ++half)
-        words[half] =
-            rows[half] == nullptr ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(lanes, rows[half] + channel);
-      uint32_t* const to = values(pair) + channel;
-      _mm512_store_si512(to, _mm512_permutex2var_epi16(words[0], low, words[1]));
-      _mm512_store_si512(to + 16, _mm512_permutex2var_epi16(words[0], high, words[1]));
-    }
-  }
-}
-
-bool PagedBlocks::values_are_finite(int64_t first, int64_t last) const {
+// Of positions first to last, counted from the beginning of the block.
+bool PagedBlocks::are_finite(const uint32_t* values, int64_t first, int64_t last) const {
   const __m512i exponent = _mm512_set1_epi16(0x7F80);
-  for (int64_t position = first; position <= last; ++position)
-    for (int64_t channel = 0; channel < args_.head_size; channel += 32) {
-      const __m512i words =
-          _mm512_maskz_loadu_epi16(lanes_of_words(args_.head_size - channel), row_of(args_.values, position) + channel);
-      if (_mm512_cmpeq_epi16_mask(_mm512_and_si512(words, exponent), exponent) != 0) return false;
+  for (int64_t position = first; position <= last; ++position) {
+    const __mmask32 half = position % 2 == 0 ? 0x55555555 : 0xAAAAAAAA;
+    for (int64_t lane = 0; lane < num_lanes_; lane += 16) {
+      const __m512i words = _mm512_load_si512(values + position / 2 * num_lanes_ + lane);
+      if (_mm512_mask_cmpeq_epi16_mask(half, _mm512_and_si512(words, exponent), exponent) != 0) return false;
     }
+  }
   return true;
 }
 
+// They become zero.
+void PagedBlocks::hide(uint32_t* values, int64_t first, int64_t last) const {
+  for (int64_t position = first; position <= last; ++position)
+    for (int64_t lane = 0; lane < num_lanes_; ++lane)
+      values[position / 2 * num_lanes_ + lane] &= position % 2 == 0 ? 0xFFFF0000 : 0xFFFF;
+}
+
 template <int kRows>
-void PagedBlocks::score(int64_t row, int64_t first_vector, int64_t last_vector) {
+void PagedBlocks::score(int64_t row, const Block& block, const Block& next, int64_t first_vector, int64_t last_vector) {
   with_columns(last_vector - first_vector + 1, [&](auto columns) {
     constexpr int kColumns = decltype(columns)::value;
     __m512 products[kRows][kColumns];
     for (auto& of_row : products)
       for (__m512& sum : of_row) sum = _mm512_setzero_ps();
-    add_products<kRows, kColumns>(query(row), num_pairs(), scratch_.keys[0] + 16 * first_vector, kBlock, num_pairs(),
-                                  products);
+    add_products<kRows, kColumns>(query(row), num_pairs(), block.keys + 16 * first_vector, kBlock, num_pairs(),
+                                  next.keys == nullptr ? nullptr : next.keys + 16 * first_vector, products);
     for (int r = 0; r < kRows; ++r)
       for (int v = 0; v < kColumns; ++v)
         _mm512_store_ps(&scratch_.scores[row + r][16 * (first_vector + v)], products[r][v]);
   });
 }
 
-// Scores become weights.
+// Scores become weights. kPlain: the row sees all of the block, and has neither slope nor bias.
+template <bool kPlain>
 void PagedBlocks::weigh(Row& row, int64_t number, int64_t base, int64_t first_vector, int64_t last_vector) {
   float* const scores = scratch_.scores[number];
   if (args_.soft_cap != 0) {
@@ -244,17 +225,21 @@ void PagedBlocks::weigh(Row& row, int64_t number, int64_t base, int64_t first_ve
                 last = _mm512_set1_epi32(static_cast<int32_t>(row.last_key));
   __m512 exponents[kVectors], weights[kVectors], highest = _mm512_set1_ps(row.largest);
   __mmask16 seen[kVectors] = {};
-  for (int64_t v = first_vector; v <= last_vector; ++v) {
-    const int64_t start = base + 16 * v;
-    const __m512i position = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int32_t>(start)), Math::lane_numbers());
-    seen[v] = Math::between(position, first, last);
-    const __m512 distance =
-        _mm512_cvtepi32_ps(_mm512_sub_epi32(position, _mm512_set1_epi32(static_cast<int32_t>(row.position))));
+  for (int64_t v = kPlain ? 0 : first_vector; v <= (kPlain ? kVectors - 1 : last_vector); ++v) {
     __m512 exponent = _mm512_mul_ps(_mm512_load_ps(scores + 16 * v), scale);
-    exponent = _mm512_fmadd_ps(slope, distance, exponent);
-    if (row.bias != nullptr)
-      exponent = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(seen[v], row.bias + start - row.position),
-                                 _mm512_set1_ps(kLog2E), exponent);
+    if constexpr (kPlain) {
+      seen[v] = 0xFFFF;
+    } else {
+      const int64_t start = base + 16 * v;
+      const __m512i position = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int32_t>(start)), Math::lane_numbers());
+      seen[v] = Math::between(position, first, last);
+      const __m512 distance =
+          _mm512_cvtepi32_ps(_mm512_sub_epi32(position, _mm512_set1_epi32(static_cast<int32_t>(row.position))));
+      exponent = _mm512_fmadd_ps(slope, distance, exponent);
+      if (row.bias != nullptr)
+        exponent = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(seen[v], row.bias + start - row.position),
+                                   _mm512_set1_ps(kLog2E), exponent);
+    }
     exponents[v] = exponent;
     highest = _mm512_mask_max_ps(highest, seen[v], exponent, highest);  // a NaN is not the highest
   }
@@ -280,7 +265,8 @@ void PagedBlocks::weigh(Row& row, int64_t number, int64_t base, int64_t first_ve
 }
 
 template <int kRows>
-void PagedBlocks::add_values(const float* shrink, int64_t row, int64_t first_pair, int64_t last_pair) {
+void PagedBlocks::add_values(int64_t row, const Block& block, const Block& next, int64_t first_pair,
+                             int64_t last_pair) {
   for (int64_t channel = 0; channel < args_.head_size; channel += kBlock)
     with_columns(std::min<int64_t>(kVectors, (args_.head_size - channel + 15) / 16), [&](auto columns) {
       constexpr int kColumns = decltype(columns)::value;
@@ -288,9 +274,11 @@ void PagedBlocks::add_values(const float* shrink, int64_t row, int64_t first_pai
       for (int r = 0; r < kRows; ++r)
         for (int v = 0; v < kColumns; ++v)
           sums[r][v] =
-              _mm512_mul_ps(_mm512_load_ps(total(row + r) + channel + 16 * v), _mm512_set1_ps(shrink[row + r]));
-      add_products<kRows, kColumns>(&scratch_.weights[row][first_pair], kBlock / 2, values(first_pair) + channel,
-                                    num_lanes_, last_pair - first_pair + 1, sums);
+              _mm512_mul_ps(_mm512_load_ps(total(row + r) + channel + 16 * v), _mm512_set1_ps(shrink_[row + r]));
+      const int64_t from = first_pair * num_lanes_ + channel;
+      add_products<kRows, kColumns>(&scratch_.weights[row][first_pair], kBlock / 2, block.values + from, num_lanes_,
+                                    last_pair - first_pair + 1, next.values == nullptr ? nullptr : next.values + from,
+                                    sums);
       for (int r = 0; r < kRows; ++r)
         for (int v = 0; v < kColumns; ++v) _mm512_store_ps(total(row + r) + channel + 16 * v, sums[r][v]);
     });
@@ -310,23 +298,44 @@ void PagedBlocks::attend_block(Row* rows, int64_t first_row, int64_t end, int64_
     first_of_all = std::max(first_of_all, from), last_of_all = std::min(last_of_all, to);
   }
   if (first > last) return;
-  // Zero times what a row does not see has to be zero.
-  if (end - first_row > 1 && !(values_are_finite(first, std::min(last, first_of_all - 1)) &&
-                               values_are_finite(std::max(first, last_of_all + 1), last))) {
-    for (int64_t row = first_row; row < end; ++row) attend_block(rows, row, row + 1, base);
-    return;
+  // Zero times what a row does not see has to be zero; that includes the other halves of the pairs at both ends.
+  Block block = block_of(base, first, last);
+  const int64_t begin = (first - base) / 2 * 2, unseen = std::min(last, first_of_all - 1) - base,
+                again = std::max(first, last_of_all + 1) - base, until = (last - base) | 1;
+  if (!are_finite(block.values, begin, unseen) || !are_finite(block.values, again, until)) {
+    if (end - first_row > 1) {
+      for (int64_t row = first_row; row < end; ++row) attend_block(rows, row, row + 1, base);
+      return;
+    }
+    block = copy_of(base, first, last);
+    hide(scratch_.values, begin, unseen);
+    hide(scratch_.values, again, until);
   }
-  arrange_keys(base, first, last);
-  arrange_values(base, first, last);
-  const int64_t first_vector = (first - base) / 16, last_vector = (last - base) / 16, first_pair = (first - base) / 2,
-                last_pair = (last - base) / 2;
+  multiply_block(rows, first_row, end, base, block, first - base, last - base);
+}
+
+// first, last: the positions of the block that some row sees.
+void PagedBlocks::multiply_block(Row* rows, int64_t first_row, int64_t end, int64_t base, const Block& block,
+                                 int64_t first, int64_t last) {
+  const Block none, next = args_.page_tokens == kBlock && base + kBlock <= last_of_all_
+                               ? Block{keys_of(base + kBlock), values_of(base + kBlock)}
+                               : none;
+  const int64_t first_vector = first / 16, last_vector = last / 16, first_pair = first / 2, last_pair = last / 2;
+  const auto next_of = [&](int64_t row) -> const Block& { return row == first_row ? next : none; };
   int64_t row = first_row;
-  for (; row + kRowsAtOnce <= end; row += kRowsAtOnce) score<kRowsAtOnce>(row, first_vector, last_vector);
-  for (; row < end; ++row) score<1>(row, first_vector, last_vector);
-  for (row = first_row; row < end; ++row) weigh(rows[row], row, base, first_vector, last_vector);
+  for (; row + kRowsAtOnce <= end; row += kRowsAtOnce)
+    score<kRowsAtOnce>(row, block, next_of(row), first_vector, last_vector);
+  for (; row < end; ++row) score<1>(row, block, next_of(row), first_vector, last_vector);
+  const bool is_plain = args_.slopes == nullptr && args_.relative_bias == nullptr;
+  for (row = first_row; row < end; ++row) {
+    if (is_plain && rows[row].first_key <= base && rows[row].last_key >= base + kBlock - 1)
+      weigh<true>(rows[row], row, base, first_vector, last_vector);
+    else
+      weigh<false>(rows[row], row, base, first_vector, last_vector);
+  }
   for (row = first_row; row + kRowsAtOnce <= end; row += kRowsAtOnce)
-    add_values<kRowsAtOnce>(shrink_, row, first_pair, last_pair);
-  for (; row < end; ++row) add_values<1>(shrink_, row, first_pair, last_pair);
+    add_values<kRowsAtOnce>(row, block, next_of(row), first_pair, last_pair);
+  for (; row < end; ++row) add_values<1>(row, block, next_of(row), first_pair, last_pair);
 }
 
 void PagedBlocks::attend(int64_t first_token, int64_t first_row, int64_t count) {
@@ -344,6 +353,30 @@ void PagedBlocks::attend(int64_t first_token, int64_t first_row, int64_t count) 
 }
 
 }  // namespace
+
+void append_pairs(const PagedAttention& args, int64_t count, int64_t group) {
+  const int64_t lanes = paged_lanes(args.head_size), elements = paged_elements(args.page_tokens, args.head_size);
+  const auto bytes = static_cast<size_t>(args.head_size) * sizeof(uint16_t);
+  alignas(64) uint16_t key[kMaxPagedHeadSize] = {}, value[kMaxPagedHeadSize] = {};  // zeros after the head's channels
+  for (int64_t token = 0; token < count; ++token) {
+    const PagedToken& of = args.tokens[token];
+    const auto* const from = static_cast<const uint16_t*>(args.qkv) +
+                             ((token * args.groups + group) * args.parts + args.queries) * args.head_size;
+    std::memcpy(key, from, bytes);
+    std::memcpy(value, from + args.head_size, bytes);
+    const int64_t in_page = of.position % args.page_tokens,
+                  place = (of.pages[of.position / args.page_tokens] * args.groups + group) * elements / 2;
+    auto* const keys = static_cast<uint32_t*>(args.keys) + place + in_page;
+    for (int64_t pair = 0; 2 * pair < args.head_size; ++pair)
+      std::memcpy(keys + pair * args.page_tokens, key + 2 * pair, sizeof(uint32_t));
+    auto* const values = static_cast<uint32_t*>(args.values) + place + in_page / 2 * lanes;
+    for (int64_t lane = 0; lane < lanes; lane += 16) {
+      __m512i words = _mm512_cvtepu16_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(value + lane)));
+      if (in_page % 2 != 0) words = _mm512_or_si512(_mm512_slli_epi32(words, 16), low_halves(values + lane));
+      _mm512_store_si512(values + lane, words);
+    }
+  }
+}
 
 void paged_attention_bf16(const PagedAttention& args, int64_t first, int64_t count, int64_t group) {
   static thread_local Scratch scratch;

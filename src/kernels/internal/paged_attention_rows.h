@@ -15,18 +15,16 @@ inline int64_t page_offset(const PagedAttention& args, int64_t page, int64_t gro
 }
 
 template <class T>
-void append_to_pages(const PagedAttention& args, int64_t first, int64_t last) {
-  for (int64_t token = first; token < last; ++token) {
+void append_to_pages(const PagedAttention& args, int64_t count, int64_t group) {
+  for (int64_t token = 0; token < count; ++token) {
     const PagedToken& place = args.tokens[token];
     const int64_t page = place.pages[place.position / args.page_tokens];
-    for (int64_t group = 0; group < args.groups; ++group) {
-      const T* const key = static_cast<const T*>(args.qkv) +
-                           ((token * args.groups + group) * args.parts + args.queries) * args.head_size;
-      const int64_t to = page_offset(args, page, group, place.position % args.page_tokens);
-      const auto bytes = static_cast<size_t>(args.head_size) * sizeof(T);
-      __builtin_memcpy(static_cast<T*>(args.keys) + to, key, bytes);
-      __builtin_memcpy(static_cast<T*>(args.values) + to, key + args.head_size, bytes);
-    }
+    const T* const key =
+        static_cast<const T*>(args.qkv) + ((token * args.groups + group) * args.parts + args.queries) * args.head_size;
+    const int64_t to = page_offset(args, page, group, place.position % args.page_tokens);
+    const auto bytes = static_cast<size_t>(args.head_size) * sizeof(T);
+    __builtin_memcpy(static_cast<T*>(args.keys) + to, key, bytes);
+    __builtin_memcpy(static_cast<T*>(args.values) + to, key + args.head_size, bytes);
   }
 }
 

@@ -243,7 +243,8 @@ struct PagedToken {
 struct PagedAttention {
   const void* qkv;  // [tokens][group][its query heads, then `parts` - queries others: key, value][head_size]
   void* result;     // [tokens][query head][head_size]
-  void* keys;       // [page][group][page_tokens][head_size]
+  // [page][group]: [page_tokens][head_size], or pairs of bf16 (avx512bf16::append_pairs).
+  void* keys;
   void* values;
   const PagedToken* tokens;
   int64_t groups, queries;  // of a group
@@ -272,7 +273,7 @@ struct TypedRowKernels {
   void (*dropout)(const DropoutRows&, int64_t first, int64_t last, float* sums_or_null);
   OptimizerKernels update;
   void (*row_product)(const RowProduct&, int64_t block);
-  void (*append_to_pages)(const PagedAttention&, int64_t first, int64_t last);
+  void (*append_to_pages)(const PagedAttention&, int64_t count, int64_t group);  // the first `count` tokens
   // Of `count` tokens (at most kPagedTile) of one sequence from `first` on, and one query head.
   void (*paged_attention)(const PagedAttention&, int64_t first, int64_t count, int64_t head);
   void (*pack_along)(const PanelSource&, float* panel);   // rows of the source run along the panel: [depth, count]
@@ -320,6 +321,12 @@ const RowKernels& row_kernels();
 }
 namespace avx512bf16 {
 void row_product_bf16(const RowProduct& product, int64_t block);
+// Pages hold pairs as the instruction takes them, in words of 32 bits. Keys: channels 2 i and 2 i + 1 of each position,
+// [i][page_tokens]. Values: positions 2 i and 2 i + 1 of each channel, [i][paged_lanes(head_size)]; a position that
+// begins a pair makes the other half zero. Elements that either takes in a page:
+inline int64_t paged_lanes(int64_t head_size) { return (head_size + 15) / 16 * 16; }
+inline int64_t paged_elements(int64_t page_tokens, int64_t head_size) { return paged_lanes(head_size) * page_tokens; }
+void append_pairs(const PagedAttention& args, int64_t count, int64_t group);
 // Of `count` tokens of one sequence from `first` on, and the query heads of one group, kPagedRows rows at a time.
 inline constexpr int64_t kPagedRows = 64;
 void paged_attention_bf16(const PagedAttention& args, int64_t first, int64_t count, int64_t group);

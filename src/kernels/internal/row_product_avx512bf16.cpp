@@ -9,7 +9,7 @@ namespace espalier::kernels::avx512bf16 {
 namespace {
 
 constexpr int64_t kPairs = 32;
-constexpr int kRowsOfTile = 4, kColumnsOfTile = 4, kRowsTogether = 8;
+constexpr int kRowsOfTile = 4, kColumnsOfTile = 4, kRowsTogether = 2 * kRowsOfTile;
 constexpr int64_t kInputsOfPart = 768;
 
 __m512bh load(const uint16_t* from, __mmask32 lanes) {
@@ -23,10 +23,16 @@ float sum(__m512 a) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-// A row alone is multiplied with one column at a time: memory is read fastest in one stream. Several rows fetch the
-// block after this one into the second-level cache, since four streams at once are too much for the processor's own
-// prefetching.
-template <bool kFetchNext, int kRows, int kColumns>
+// The columns of the block after this one that a tile of several rows fetches into the second-level cache along with
+// its work, since four streams at once are too much for the processor's own prefetching. All tiles of the first rows
+// share them, so that memory is read all the time.
+struct Fetch {
+  int first_column, columns;
+};
+constexpr Fetch kNothing{0, 0};
+
+// A row alone is multiplied with one column at a time: memory is read fastest in one stream.
+template <Fetch kFetch, int kRows, int kColumns>
 [[gnu::always_inline]] inline void add_products(const uint16_t* x, const uint16_t* weight, int64_t inputs,
                                                 __mmask32 lanes, __m512 (&total)[kRows][kColumns]) {
   __m512bh left[kRows];
@@ -34,7 +40,7 @@ template <bool kFetchNext, int kRows, int kColumns>
   for (int r = 0; r < kRows; ++r) left[r] = load(x + r * inputs, lanes);
 #pragma GCC unroll 4
   for (int c = 0; c < kColumns; ++c) {
-    if constexpr (kFetchNext)
+    if (c >= kFetch.first_column && c < kFetch.first_column + kFetch.columns)
       _mm_prefetch(reinterpret_cast<const char*>(weight + (kProductBlock + c) * inputs), _MM_HINT_T1);
     const __m512bh right = load(weight + c * inputs, lanes);
 #pragma GCC unroll 4
@@ -62,7 +68,7 @@ template <bool kFetchNext, int kRows, int kColumns>
   return _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x88), _mm512_shuffle_ps(two[0], two[1], 0xDD));
 }
 
-template <bool kFetchNext, int kRows, int kColumns>
+template <Fetch kFetch, int kRows, int kColumns>
 [[gnu::always_inline]] inline void product_tile(const ProductPart& part, const uint16_t* x, const uint16_t* weight,
                                                 __m512 (*running)[kProductBlock], float (*sums)[kProductBlock],
                                                 int64_t column) {
@@ -73,8 +79,8 @@ template <bool kFetchNext, int kRows, int kColumns>
     for (int c = 0; c < kColumns; ++c) total[r][c] = part.first() ? _mm512_setzero_ps() : running[r][column + c];
   int64_t i = part.begin;
   for (; i + kPairs <= part.end; i += kPairs)
-    add_products<kFetchNext>(x + i, weight + i, part.inputs, ~__mmask32{0}, total);
-  if (i < part.end) add_products<false>(x + i, weight + i, part.inputs, (__mmask32{1} << (part.end - i)) - 1, total);
+    add_products<kFetch>(x + i, weight + i, part.inputs, ~__mmask32{0}, total);
+  if (i < part.end) add_products<kNothing>(x + i, weight + i, part.inputs, (__mmask32{1} << (part.end - i)) - 1, total);
   if (!part.last()) {
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r)
@@ -94,12 +100,12 @@ template <bool kFetchNext, int kRows, int kColumns>
 }
 
 // Several rows take the inputs in parts, so that the weights of one part stay in the first-level cache for all of them.
-template <bool kFetchNext, int kRows>
+template <Fetch kFetch, int kRows>
 inline void sum_products(const uint16_t* x, const uint16_t* weight, int64_t inputs, int64_t count,
                          float (*sums)[kProductBlock]) {
   if constexpr (kRows == 1) {
     for (int64_t column = 0; column < count; ++column)
-      product_tile<false, 1, 1>({0, inputs, inputs}, x, weight + column * inputs, nullptr, sums, column);
+      product_tile<kNothing, 1, 1>({0, inputs, inputs}, x, weight + column * inputs, nullptr, sums, column);
   } else {
     __m512 running[kRows][kProductBlock];
     const int64_t parts = (inputs + kInputsOfPart - 1) / kInputsOfPart;
@@ -107,14 +113,24 @@ inline void sum_products(const uint16_t* x, const uint16_t* weight, int64_t inpu
     for (int64_t begin = 0; begin < inputs; begin += length) {
       const ProductPart part{begin, begin + length < inputs ? begin + length : inputs, inputs};
       int64_t column = 0;
-      for (; column + kColumnsOfTile <= count; column += kColumnsOfTile)
-        for (int row = 0; row < kRows; row += kRowsOfTile)
-          product_tile<kFetchNext, kRowsOfTile, kColumnsOfTile>(part, x + row * inputs, weight + column * inputs,
-                                                                running + row, sums + row, column);
+      for (; column + kColumnsOfTile <= count; column += kColumnsOfTile) {
+        const uint16_t* const columns = weight + column * inputs;
+        if constexpr (kFetch.columns == 0 || kRows == kRowsOfTile) {
+          for (int row = 0; row < kRows; row += kRowsOfTile)
+            product_tile<kFetch, kRowsOfTile, kColumnsOfTile>(part, x + row * inputs, columns, running + row,
+                                                              sums + row, column);
+        } else {
+          constexpr int kHalf = kFetch.columns / 2;  // each row of tiles fetches its share
+          product_tile<Fetch{kFetch.first_column, kHalf}, kRowsOfTile, kColumnsOfTile>(part, x, columns, running, sums,
+                                                                                       column);
+          product_tile<Fetch{kFetch.first_column + kHalf, kHalf}, kRowsOfTile, kColumnsOfTile>(
+              part, x + kRowsOfTile * inputs, columns, running + kRowsOfTile, sums + kRowsOfTile, column);
+        }
+      }
       for (; column < count; ++column)
         for (int row = 0; row < kRows; row += kRowsOfTile)
-          product_tile<false, kRowsOfTile, 1>(part, x + row * inputs, weight + column * inputs, running + row,
-                                              sums + row, column);
+          product_tile<kNothing, kRowsOfTile, 1>(part, x + row * inputs, weight + column * inputs, running + row,
+                                                 sums + row, column);
     }
   }
 }
@@ -131,12 +147,12 @@ __m256i narrow(__m512 value) {
   return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7FC0)));
 }
 
-template <bool kFetchNext, int kRows>
+template <Fetch kFetch, int kRows>
 inline void product_rows(const RowProduct& args, int64_t token, int64_t output, int64_t count) {
   float sums[kRows][kProductBlock];
   const uint16_t* const x = static_cast<const uint16_t*>(args.x) + token * args.inputs;
   const uint16_t* const weight = static_cast<const uint16_t*>(args.weight) + output * args.inputs;
-  sum_products<kFetchNext, kRows>(x, weight, args.inputs, count, sums);
+  sum_products<kFetch, kRows>(x, weight, args.inputs, count, sums);
   const __mmask16 lanes = static_cast<__mmask16>((1U << count) - 1);
   for (int64_t r = 0; r < kRows; ++r) {
     __m512 value = _mm512_maskz_loadu_ps(lanes, sums[r]);
@@ -156,16 +172,25 @@ inline void product_rows(const RowProduct& args, int64_t token, int64_t output, 
 void row_product_bf16(const RowProduct& args, int64_t block) {
   const int64_t output = block * kProductBlock;
   const int64_t count = args.outputs - output < kProductBlock ? args.outputs - output : kProductBlock;
+  constexpr Fetch kAll{0, kColumnsOfTile}, kFirstHalf{0, kColumnsOfTile / 2},
+      kSecondHalf{kColumnsOfTile / 2, kColumnsOfTile / 2};
   int64_t token = 0;
-  if (args.tokens >= kRowsTogether) {
-    product_rows<true, kRowsTogether>(args, token, output, count);
+  if (args.tokens >= 2 * kRowsTogether) {
+    product_rows<kFirstHalf, kRowsTogether>(args, 0, output, count);
+    product_rows<kSecondHalf, kRowsTogether>(args, kRowsTogether, output, count);
+    token = 2 * kRowsTogether;
+  } else if (args.tokens >= kRowsTogether) {
+    product_rows<kAll, kRowsTogether>(args, 0, output, count);
     token = kRowsTogether;
+  } else if (args.tokens >= kRowsOfTile) {
+    product_rows<kAll, kRowsOfTile>(args, 0, output, count);
+    token = kRowsOfTile;
   }
   for (; token + kRowsTogether <= args.tokens; token += kRowsTogether)
-    product_rows<false, kRowsTogether>(args, token, output, count);
+    product_rows<kNothing, kRowsTogether>(args, token, output, count);
   for (; token + kRowsOfTile <= args.tokens; token += kRowsOfTile)
-    product_rows<true, kRowsOfTile>(args, token, output, count);
-  for (; token < args.tokens; ++token) product_rows<false, 1>(args, token, output, count);
+    product_rows<kNothing, kRowsOfTile>(args, token, output, count);
+  for (; token < args.tokens; ++token) product_rows<kNothing, 1>(args, token, output, count);
 }
 
 }  // namespace espalier::kernels::avx512bf16
