@@ -1,6 +1,7 @@
 #include "apps/engine/serve.h"
 
 #include <ATen/Parallel.h>
+#include <poll.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -179,6 +180,7 @@ bool is_over(const StopSignals& signals, const infer::Leader* leader, Failure& f
 void serve_until_stopped(Served& first, Served* second, const ServeOptions& options, const StopSignals& signals,
                          const infer::Leader* leader) {
   constexpr auto kLook = std::chrono::milliseconds(20);
+  constexpr int kIdleLookMs = 500;
   set_awaited("the texts under way");
   Failure failure;
   EngineFirst engines(second == nullptr ? 1 : 2);
@@ -212,7 +214,8 @@ void serve_until_stopped(Served& first, Served* second, const ServeOptions& opti
   if (beside) log_served(*beside, second->loaded(), ", below /beside/");
   {
     const WaitsFor waits(Waiting::kOthers, "serve", "requests");
-    while (!is_over(signals, leader, failure)) std::this_thread::sleep_for(kLook);
+    // Not sleep_for(), which goes on sleeping after a signal.
+    while (!is_over(signals, leader, failure)) ::poll(nullptr, 0, kIdleLookMs);
   }
   service.drain();
   while (!service.is_idle() && failure.why().empty()) std::this_thread::sleep_for(kLook);

@@ -10,11 +10,12 @@ EngineThread::EngineThread(infer::Engine& engine, std::function<void(const std::
 
 EngineThread::~EngineThread() {
   stops_ = true;
+  engine_.wake();
   thread_.join();
 }
 
 void EngineThread::run() {
-  constexpr auto kLook = std::chrono::milliseconds(50);
+  constexpr auto kLook = std::chrono::minutes(10);  // requests and the end wake it
   try {
     if (begin_) begin_();
     while (!stops_)

@@ -40,7 +40,15 @@ void Engine::cancel(uint64_t request) {
 
 bool Engine::wait(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  return arrived_.wait_for(lock, limit, [&] { return has_work_ || !inbox_.empty(); });
+  arrived_.wait_for(lock, limit, [&] { return has_work_ || !inbox_.empty() || is_woken_; });
+  is_woken_ = false;
+  return has_work_ || !inbox_.empty();
+}
+
+void Engine::wake() {
+  const std::lock_guard lock(mutex_);
+  is_woken_ = true;
+  arrived_.notify_all();
 }
 
 EngineCounters Engine::counters() const {

@@ -7,7 +7,8 @@
 // Requests may come at any time; a pass through the model runs what there is of all of them (scheduler.h). What a
 // request is answered depends on nothing but the request and the model, to the last bit: docs/inference.md says why.
 //
-// submit(), cancel(), wait() and counters() may be called by any thread, step() by one. Events come from step().
+// submit(), cancel(), wait(), wake() and counters() may be called by any thread, step() by one. Events come from
+// step().
 #pragma once
 
 #include <chrono>
@@ -56,6 +57,8 @@ class Engine {
   bool step();
   // Until there is something to do or the time is over: whether there is.
   bool wait(std::chrono::milliseconds limit);
+  // Ends the wait() that is under way, or the next one.
+  void wake();
 
   EngineCounters counters() const;
   const RequestLimits& limits() const { return limits_; }
@@ -86,7 +89,7 @@ class Engine {
   std::condition_variable arrived_;
   Inbox inbox_;
   uint64_t last_request_ = 0;
-  bool has_work_ = false;
+  bool has_work_ = false, is_woken_ = false;
   EngineCounters counters_;
 };
 

@@ -383,5 +383,21 @@ TEST(Engine, ThreadsMaySubmitAndCancelWhileItRuns) {
   EXPECT_FALSE(fixture.engine.wait(std::chrono::milliseconds(1)));
 }
 
+TEST(Engine, WakeEndsAWaitThatHasNothingToDo) {
+  Fixture fixture;
+  const auto long_enough = std::chrono::minutes(5);
+  const auto start = std::chrono::steady_clock::now();
+  fixture.engine.wake();  // before it
+  EXPECT_FALSE(fixture.engine.wait(long_enough));
+  std::thread waker([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    fixture.engine.wake();
+  });
+  EXPECT_FALSE(fixture.engine.wait(long_enough));
+  waker.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, long_enough);
+  EXPECT_FALSE(fixture.engine.wait(std::chrono::milliseconds(1)));
+}
+
 }  // namespace engine_test
 }  // namespace espalier::infer
