@@ -6,7 +6,8 @@
 For a block of seconds the viewers ask what an open page asks (new records every second, the list and the run every ten, a
 chart at first), then for a block nobody does, in turns; a ninth of each block, at its beginning, does not count. Prints the
 median step of both kinds and their ratio with its spread over pairs of neighbouring blocks, and the processor time of the
-launcher, which serves the page, in each kind of block.
+launcher, which serves the page, in each kind of block. Last comes a run without a page: what the page costs is the launcher's
+processor time above that one's, and a step of a run that needs all cores is longer by no more than its share of them.
 """
 import argparse
 import json
@@ -28,8 +29,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ESPALIER = str(ROOT / "build/bin/espalier")
 
 
-def words_of_run(folder, tokens, steps):
-    return f"""{ESPALIER} launch --nproc-per-node 1 --page train gpt --num-layers 2 --hidden-size 128 --num-attention-heads 4
+def words_of_run(folder, tokens, steps, page):
+    return f"""{ESPALIER} launch --nproc-per-node 1 {page} train gpt --num-layers 2 --hidden-size 128 --num-attention-heads 4
         --seq-length 64 --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 2 --lr 1e-3
         --lr-decay-style constant --split 100,0,0 --eval-iters 0 --num-threads 1 --train-iters {steps}
         --log-interval 100 --save-interval 100000000 --save {folder} --data-path {tokens} --vocab-file {ROOT}/tests/data/gpt2-tiny/vocab.json
@@ -76,10 +77,10 @@ def cpu_seconds(pid):
 
 
 class Launched:
-    def __init__(self, folder, steps):
+    def __init__(self, folder, steps, page="--page"):
         self.log = open(folder.parent / "launch.log", "w+")
         tokens = ROOT / "tests/data/owt-20_text_document"
-        self.process = subprocess.Popen(words_of_run(folder, tokens, steps), stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(words_of_run(folder, tokens, steps, page), stdout=self.log, stderr=self.log)
 
     def wait_for(self, pattern, seconds):
         deadline = time.monotonic() + seconds
@@ -132,6 +133,14 @@ def main():
                 blocks[seen].append(statistics.median(it["step_seconds"] for it in records if "step_seconds" in it))
         finally:
             launched.stop()
+        launched = Launched(pathlib.Path(work) / "without", arguments.steps, page="")
+        try:
+            launched.wait_for(r"(iteration +100/)", 120)
+            before, start = cpu_seconds(launched.process.pid), time.monotonic()
+            time.sleep(arguments.blocks * arguments.block_seconds / 2)
+            without_page = (cpu_seconds(launched.process.pid) - before) / (time.monotonic() - start)
+        finally:
+            launched.stop()
     ratios = sorted(on / off for on, off in zip(blocks[True], blocks[False]))
     counted = arguments.blocks * arguments.block_seconds * 8 / 9
     without, watching = (1000 * statistics.median(blocks[it]) for it in (False, True))
@@ -139,7 +148,12 @@ def main():
     print(f"ratio: {watching / without:.4f}; of pairs of blocks {ratios[0]:.4f} to {ratios[-1]:.4f}, "
           f"median {statistics.median(ratios):.4f}")
     print(f"processor of the launcher: {100 * cpu[False] / counted:.2f} % of a core without viewers, "
-          f"{100 * cpu[True] / counted:.2f} % with; {sum(it.bytes for it in viewers):,} bytes sent")
+          f"{100 * cpu[True] / counted:.2f} % with, {100 * without_page:.2f} % without a page; "
+          f"{sum(it.bytes for it in viewers):,} bytes sent")
+    cost = cpu[True] / counted - without_page
+    print(f"the page with {arguments.viewers} viewers: {1e6 * cost * watching / 1000:.1f} us of processor time a step of "
+          f"{watching:.1f} ms; with all {os.cpu_count()} cores busy a step takes at most {1 + cost / os.cpu_count():.5f} times as "
+          f"long as without")
 
 
 if __name__ == "__main__":

@@ -185,6 +185,11 @@ def serving(arguments):
                 say(f"serving: {precision}, round {number + 1}, {name}")
                 if rates := measure(arguments, precision):
                     found[name].append(rates)
+        if precision == "bf16":  # the matrices of the layers in 8 bits, all else as in bf16
+            found["espalier, 8 bits"] = []
+            for number in range(1 if arguments.quick else 3):
+                say(f"serving: 8-bit weights, round {number + 1}")
+                found["espalier, 8 bits"].append(serving_espalier(arguments, "int8"))
         for name, rounds in found.items():
             if rounds:
                 rows.append({"peer": name, "precision": precision} |
@@ -457,10 +462,10 @@ def print_token_files(part):
 
 
 def print_serving(part):
-    print(f"\nserving GPT-2 small, tokens/s after 512 of context\n  {'type':<6}{'':<14}{'one text':>10}{'16 texts':>10}"
+    print(f"\nserving GPT-2 small, tokens/s after 512 of context\n  {'type':<6}{'':<18}{'one text':>10}{'16 texts':>10}"
           f"{'prompt 512':>12}{'prompt 2000':>13}")
     for row in part["rows"]:
-        print(f"  {row['precision']:<6}{row['peer']:<14}{row['one_tokens_per_s']:>10.1f}{row['sixteen_tokens_per_s']:>10.1f}"
+        print(f"  {row['precision']:<6}{row['peer']:<18}{row['one_tokens_per_s']:>10.1f}{row['sixteen_tokens_per_s']:>10.1f}"
               f"{row['prompt_512_tokens_per_s']:>12.0f}{row['prompt_2000_tokens_per_s']:>13.0f}")
 
 

@@ -108,12 +108,12 @@ Json answers_of(infer::BatchModel& model, const std::vector<Request>& asked, inf
 }
 
 // What the first rank answers: all requests at once with so few pages that texts give way, and each alone.
-std::string answers(const Kind& kind, const dist::Grid& given) {
+std::string answers(const Kind& kind, const dist::Grid& given, at::ScalarType type) {
   dist::Grid grid = given;
   if (grid.transport == "Gloo") grid.tensor = dist::adding_in_order(grid.tensor);
   const std::vector<spec::ParamSpec> specs =
       kind.is_t5 ? families::t5_params(small_t5()) : families::gpt_params(gpt_of(kind));
-  tensor::ParamSet params(specs, grid.tensor_shard(), at::kFloat, /*with_grad=*/false);
+  tensor::ParamSet params(specs, grid.tensor_shard(), type, /*with_grad=*/false);
   params.initialize(7, [](tensor::Param&, const at::Tensor&) {});
   const nn::LayerBuilder builder{params, grid};
   std::unique_ptr<models::Decoder> decoder;
@@ -123,15 +123,15 @@ std::string answers(const Kind& kind, const dist::Grid& given) {
   else
     decoder = std::make_unique<models::GptModel>(builder, gpt_of(kind), models::StageOptions{});
   if (grid.rank > 0) {
-    infer::follow(*decoder, at::kFloat, grid.tensor, nullptr);
+    infer::follow(*decoder, type, grid.tensor, nullptr);
     return "";
   }
   std::optional<infer::Leader> leader;
   if (grid.world.size() > 1) leader.emplace(grid.tensor, std::chrono::milliseconds(3));  // pulses among the passes
   const auto model_of = [&](int64_t pages) -> std::unique_ptr<infer::BatchModel> {
     const infer::DecoderModelConfig config{.page_tokens = kPageTokens, .num_pages = pages, .max_positions = 0};
-    if (leader) return std::make_unique<infer::LeadingModel>(*leader, *decoder, at::kFloat, config);
-    return std::make_unique<infer::DecoderModel>(*decoder, at::kFloat, config);
+    if (leader) return std::make_unique<infer::LeadingModel>(*leader, *decoder, type, config);
+    return std::make_unique<infer::DecoderModel>(*decoder, type, config);
   };
   const std::vector<Request> asked = requests(kind.is_t5);
   infer::EngineCounters counters;
@@ -145,13 +145,17 @@ std::string answers(const Kind& kind, const dist::Grid& given) {
 
 class ParallelEngine : public ::testing::TestWithParam<Kind> {};
 
+Json answers_of_ranks(const Kind& kind, at::ScalarType type, int64_t ranks, bool shared_memory) {
+  dist::LocalRanksOptions options;
+  options.shared_memory = shared_memory;
+  return Json::parse(dist::run_ranks(
+      {.tensor = ranks}, [&](const dist::Grid& grid) { return answers(kind, grid, type); }, options)[0]);
+}
+
 TEST_P(ParallelEngine, AnswersOfTensorRanksAreThoseOfOneProcess) {
   const Kind kind = GetParam();
   const auto run = [&](int64_t ranks, bool shared_memory) {
-    dist::LocalRanksOptions options;
-    options.shared_memory = shared_memory;
-    return Json::parse(dist::run_ranks(
-        {.tensor = ranks}, [&](const dist::Grid& grid) { return answers(kind, grid); }, options)[0]);
+    return answers_of_ranks(kind, at::kFloat, ranks, shared_memory);
   };
   const Json one = run(1, true);
   for (const auto& [ranks, shared_memory] : {std::pair(int64_t{2}, true), {4, true}, {2, false}, {4, false}}) {
@@ -169,6 +173,18 @@ TEST_P(ParallelEngine, AnswersOfTensorRanksAreThoseOfOneProcess) {
             << where << ", request " << i << ", token " << at;
       }
     }
+  }
+}
+
+// In half the precision too: in company, alone, and after giving way.
+TEST_P(ParallelEngine, BitsInBf16AreTheRequestsOwn) {
+  const Kind kind = GetParam();
+  for (const auto& [ranks, shared_memory] : {std::pair(int64_t{2}, true), {4, true}, {2, false}}) {
+    const std::string where = concat(ranks, " ranks, ", shared_memory ? "shared memory" : "Gloo");
+    const Json found = answers_of_ranks(kind, at::kBFloat16, ranks, shared_memory);
+    EXPECT_GT(found.at("preemptions"), 0) << where;
+    EXPECT_EQ(found.at("prefix_tokens") > 0, !kind.is_t5) << where;
+    EXPECT_EQ(found.at("together"), found.at("alone")) << where;
   }
 }
 
