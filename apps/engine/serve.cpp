@@ -32,6 +32,8 @@ namespace espalier {
 namespace {
 
 constexpr int64_t kServedPageTokens = 64;
+// A pass with so many of a prompt takes two to three times as long as one of a few texts alone.
+constexpr int64_t kPromptTokensBesideTexts = 64;
 constexpr int64_t kUsualContext = 2048;  // of a model of any length that does not say what it was trained with
 
 infer::DecoderModelConfig sized_for_serving(const infer::LoadedModel& loaded, const ServeOptions& options) {
@@ -155,7 +157,8 @@ class Served {
   void begin(const ServeOptions& options) {
     model_ = infer::batch_model(loaded_, sized_for_serving(loaded_, options));
     engine_.emplace(*model_, loaded_.tokenizer.get(),
-                    infer::EngineConfig{.scheduler = {.max_sequences = options.max_running}});
+                    infer::EngineConfig{.scheduler = {.max_sequences = options.max_running,
+                                                      .max_prompt_tokens_beside_texts = kPromptTokensBesideTexts}});
   }
   infer::LoadedModel& loaded() { return loaded_; }
   infer::Engine& engine() { return *engine_; }

@@ -99,6 +99,19 @@ TEST_F(ServiceRoutes, RefusesNamesThatForeignPagesCouldUse) {
   EXPECT_EQ(parsed_reply(client.receive()).status, 403);
 }
 
+TEST_F(ServiceRoutes, RefusesCompressedBodiesByName) {
+  const auto status_of = [&](const std::string& encoding) {
+    PlainClient client(service_.port());
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Encoding: " +
+                encoding + "\r\nContent-Length: 2\r\n\r\n{}");
+    const PlainReply reply = parsed_reply(client.receive());
+    EXPECT_EQ(reply.body.find("Content-Encoding") != std::string::npos, reply.status == 415) << reply.body;
+    return reply.status;
+  };
+  EXPECT_EQ(status_of("gzip"), 415);
+  EXPECT_EQ(status_of("Identity"), 400);  // read, and lacks a prompt
+}
+
 TEST_F(ServiceRoutes, GivesThePlaceOfAClientThatLeavesFree) {
   PlainClient client(service_.port());
   client.send(request_text("POST /v1/completions", R"({"prompt":"a","max_tokens":90,"ignore_eos":true})"));

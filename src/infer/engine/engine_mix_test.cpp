@@ -150,6 +150,7 @@ void run_mixes(Mixes& mixes, int num_mixes, uint32_t seed) {
     toy::ToyModel model(shape);
     const SchedulerConfig scheduler{.max_sequences = 1 + below(random, 16),
                                     .max_step_tokens = 1 + below(random, 40),
+                                    .max_prompt_tokens_beside_texts = 1 + below(random, 40),
                                     .max_logit_rows = 1 + below(random, 20)};
     Engine engine(model, &kTokenizer, {.scheduler = scheduler});
     for (int end = mix + 100; mix < end && !::testing::Test::HasFatalFailure(); ++mix) run_mix(mixes, engine, random);

@@ -239,6 +239,22 @@ TEST(Engine, TextsGoOnWhileALongPromptArrives) {
   EXPECT_EQ(num_steps, 13);  // 61 ids, five a pass alongside the three texts
 }
 
+// Of the long prompt a pass takes less while there are texts, and as much as it can when there are none.
+TEST(Engine, APromptTakesSmallPiecesBesideTexts) {
+  Fixture fixture({.max_sequences = 8, .max_step_tokens = 16, .max_prompt_tokens_beside_texts = 3});
+  for (const auto& [text_tokens, steps] : {std::pair{40, 21}, std::pair{1, 4}}) {
+    fixture.engine.submit(request_of(counted(2, text_tokens), text_tokens), [](const Event&) {});
+    fixture.engine.step();
+    bool has_answer = false;
+    fixture.engine.submit(request_of(counted(61, text_tokens), 1), [&](const Event&) { has_answer = true; });
+    int num_steps = 0;
+    for (; !has_answer; ++num_steps) ASSERT_TRUE(fixture.engine.step());
+    EXPECT_EQ(num_steps, steps) << text_tokens;  // 61 ids, three a pass or sixteen
+    while (fixture.engine.step()) {
+    }
+  }
+}
+
 // As the choices of a task are scored: the context that they share is run once, though all of them came together.
 TEST(Engine, WhatComesTogetherIsRunOnce) {
   Fixture fixture;

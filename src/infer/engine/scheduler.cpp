@@ -45,6 +45,7 @@ std::vector<Scheduler::Step> Scheduler::plan() {
   while (true) {
     Budget budget{.tokens = config_.max_step_tokens, .rows = config_.max_logit_rows};
     plan_text(budget, steps);
+    if (!steps.empty()) budget.tokens = std::min(budget.tokens, config_.max_prompt_tokens_beside_texts);
     plan_prompts(budget, steps);
     admit(budget, steps);
     if (!steps.empty() || waiting_.empty()) return steps;

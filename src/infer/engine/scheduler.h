@@ -20,7 +20,9 @@ namespace espalier::infer {
 struct SchedulerConfig {
   int64_t max_sequences = 64;     // that hold pages at once
   int64_t max_step_tokens = 512;  // of a pass; a prompt that is run whole may exceed it
-  int64_t max_logit_rows = 128;   // of a pass: what bounds the memory of scoring
+  // Of the prompts in a pass that continues texts as well: what bounds how long these wait for their next id.
+  int64_t max_prompt_tokens_beside_texts = 512;
+  int64_t max_logit_rows = 128;  // of a pass: what bounds the memory of scoring
 };
 
 struct SchedulerCounters {

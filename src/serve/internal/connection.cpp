@@ -152,6 +152,10 @@ void Connection::handle() {
     keeps_alive_ = false;
     return reply(number_, context_->refusal(400, "more than one Host header"));
   }
+  const std::string encoding = text_of(message[http::field::content_encoding]);
+  if (!encoding.empty() && !boost::beast::iequals(encoding, "identity"))
+    return reply(number_, context_->refusal(415, concat("the body has Content-Encoding ", encoding,
+                                                        ", which this server does not read: send it as it is")));
   context_->handler(std::move(request), std::move(answer));
 }
 
