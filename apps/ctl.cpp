@@ -118,8 +118,12 @@ ControlMessage request_of(const Words& words) {
     if (std::find(kCtlCommands.begin(), kCtlCommands.end(), words[0]) != kCtlCommands.end())
       throw UserError(concat("the run comes before the command: espalier ctl ", command, " ", words[0]),
                       ExitCode::kUsage);
-    const Words near = nearest_names(command, kCtlCommands);
-    problems.add("unknown command ", command, near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
+    // The word that is no folder was meant as the command.
+    std::error_code error;
+    const std::string& meant =
+        !std::filesystem::exists(words[0], error) && std::filesystem::exists(command, error) ? words[0] : command;
+    const Words near = nearest_names(meant, kCtlCommands);
+    problems.add("unknown command ", meant, near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
                  near.empty() ? "; " : " ", "the commands of espalier ctl RUN are ", join(kCtlCommands, ", "));
   }
   const Words levels = {"quiet", "warning", "info", "debug"};

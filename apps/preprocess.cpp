@@ -180,6 +180,11 @@ void say_summary(const data::PreprocessSummary& summary, const PreprocessRequest
     log_info("  this is part ", request.shard, "; when all exist: espalier data merge --datasets PART... ",
              "--output-prefix WHOLE, in the order of their numbers");
   report_problems(summary, request.work.inputs);
+  if (!request.work.append_eod && !request.work.append_bos && !request.work.split_sentences &&
+      request.work.json_keys == std::vector<std::string>{"text"})
+    log_info(
+        "  nothing marks the ends of documents, so that a GPT reads from one into the next: --append-eod ends each ",
+        "with a token");
   if (request.json)
     std::puts(
         to_json(summary, request, type).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
@@ -203,9 +208,11 @@ int preprocess_main(const std::vector<std::string>& arguments) {
     problems.add("--output-prefix ", request.work.output_prefix,
                  " is a folder: what is written needs a name after it, as ", request.work.output_prefix, "corpus");
   std::unique_ptr<text::Tokenizer> tokenizer;
-  if (!request.tokenizer.type.empty()) tokenizer = load_tokenizer(request.tokenizer, problems);
+  ExitCode of_tokenizer = ExitCode::kUsage;
+  if (!request.tokenizer.type.empty()) tokenizer = load_tokenizer(request.tokenizer, problems, &of_tokenizer);
   check(request.work, tokenizer.get(), problems);
-  problems.raise();
+  problems.raise(problems.messages().size() == 1 && of_tokenizer == ExitCode::kBadData ? of_tokenizer
+                                                                                       : ExitCode::kUsage);
 
   request.work.tokenizer_words = words_of(request.tokenizer);
   clean_up_when_interrupted();

@@ -54,6 +54,8 @@ int recipe_main(const std::vector<std::string>& arguments) {
            "tokenizer.json: the recipe names it, and uses the size of its vocabulary")
       .value_name("FILE")
       .common();
+  table.known_elsewhere({"--params", "--parameters", "--num-params", "--size", "--model-size"},
+                        "--depth; the number of parameters follows from it");
   table.add("--vocab-size", vocabulary, "without a tokenizer: its size, 50,257 if not given").minimum(1).common();
   table.add("--tokens", request.tokens, "tokens to train on, instead of 20 per parameter").minimum(1).common();
   table.add("--seq-length", request.seq_length, "tokens of a sample, instead of 256 to 2,048 by the depth")

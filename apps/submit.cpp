@@ -17,6 +17,7 @@
 #include "families/registry.h"
 #include "launch/batch_script.h"
 #include "launch/launch_options.h"
+#include "launched_run.h"
 
 namespace espalier {
 namespace {
@@ -129,6 +130,10 @@ int submit_main(const Words& arguments) {
   job.command = canonical_words({own, arguments.end()});
   if (job.command.empty())
     problems.add("nothing to run: after the options comes what the ranks run, such as train gpt ...");
+  else if (!runs_as_ranks(job.command[0]))
+    problems.add("the ranks cannot run ", job.command[0],
+                 ": it is not a command of Espalier (train gpt ..., pretrain_gpt.py ...); whose script is written is ",
+                 "chosen by --scheduler");
   const bool trains = job.command.size() > 1 && job.command[0] == "train";
   if (trains && job.array_size > 1) check_chain(job.command, problems);
   problems.raise();

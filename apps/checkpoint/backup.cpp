@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/output_checks.h"
 #include "base/thread_pool.h"
 #include "report/run_reader.h"
 #include "store/backup.h"
@@ -79,6 +80,7 @@ int backup_checkpoints_main(const std::vector<std::string>& arguments) {
   problems.raise();
   if (const std::string other = report::describe_no_run(runs[0]); !other.empty())
     throw UserError(other, ExitCode::kMissingInput);
+  if (target.command.empty() && !lists) check_is_outside(target.place, runs[0]);
   if (lists) {
     list_copies(runs[0], json);
     return 0;

@@ -39,6 +39,7 @@ int checkpoint_inspect_main(const Words& arguments) {
   OptionTable table("espalier checkpoint inspect", "Shows what a checkpoint holds: state, sizes, tensors.");
   table.positional("FOLDER", folders, "run folder (newest complete step) or step folder", 1, 1);
   table.add("--ckpt-step", step, "this step of a run folder");
+  table.known_elsewhere({"--step", "--iteration"}, "--ckpt-step");
   table.add("--config", config, "print the configuration it was saved with (TOML) and nothing else");
   table.add("--json", json, "one JSON object: the manifest and the folder");
   if (!table.parse(arguments)) return 0;
@@ -66,6 +67,7 @@ int verify_main(const Words& arguments) {
                     "for each tensor or file that is damaged or missing.");
   table.positional("FOLDER", folders, "run folder (newest complete step) or step folder", 1, 1);
   table.add("--ckpt-step", step, "this step of a run folder");
+  table.known_elsewhere({"--step", "--iteration"}, "--ckpt-step");
   table.add("--all", all, "every complete step of a run folder");
   table.add("--weights-only", weights_only, "optimizer files may be absent and are not read");
   table.add("--workers", workers, "threads that read").minimum(1).maximum(1024);
@@ -140,6 +142,7 @@ int diff_main(const Words& arguments) {
                     "bitwise equal; the state is reported and does not count.");
   table.positional("FOLDER", folders, "two run folders (newest complete steps) or step folders", 2, 2);
   table.add("--ckpt-step", step, "this step of both run folders");
+  table.known_elsewhere({"--step", "--iteration"}, "--ckpt-step");
   table.add("--json", json, "one JSON object");
   if (!table.parse(arguments)) return 0;
   const StepEntry first = step_of(folders[0], step), second = step_of(folders[1], step);

@@ -130,6 +130,8 @@ int export_megatron_main(const Words& arguments) {
   table.add("--output", output, "where to write iter_N or global_stepN").required().value_name("DIR");
   table.known_elsewhere({"--input", "--load-dir", "--checkpoint", "--ckpt"}, "--load");
   table.known_elsewhere({"--save", "--save-dir", "--output-dir"}, "--output");
+  table.known_elsewhere({"--target-tensor-parallel-size", "--tp", "--tp-size"}, "--tensor-model-parallel-size");
+  table.known_elsewhere({"--target-pipeline-parallel-size", "--pp", "--pp-size"}, "--pipeline-model-parallel-size");
   table.add_choice("--format", request.format,
                    {{"megatron", MegatronFormat::kMegatron}, {"deepspeed", MegatronFormat::kDeepSpeed}},
                    "files of plain Megatron, or of DeepSpeed's pipeline engine");

@@ -135,6 +135,8 @@ int prune_checkpoints_main(const Words& arguments) {
       "--keep-spikes", request.keep_spikes,
       "keep those before and after each spike of the run's events: the newest before it, the first at or after it");
   table.add("--yes", request.yes, "really remove");
+  table.known_elsewhere({"--dry-run"}, "nothing is removed without --yes");
+  table.known_elsewhere({"--keep-newest", "--keep-latest", "--save-total-limit"}, "--keep-last");
   table.add("--workers", request.workers, "threads that verify").minimum(1).maximum(1024);
   table.add("--json", request.json, "one JSON object: run, keep and remove (step, folder, bytes each), removed");
   Problems problems;

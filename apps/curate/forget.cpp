@@ -34,7 +34,7 @@ void say(const curate::ForgetResult& result, const curate::ForgetRequest& reques
     log_info("  ", group.name, " has ", format_count(group.num_documents), " documents",
              group.num_tokens < 0 ? "" : concat(", ", format_count(group.num_tokens), " tokens"), " now");
   if (!request.dry_run && !result.removed.empty())
-    log_info("the inputs still hold them: running the recipe again includes them again");
+    log_info("the inputs still hold them: the recipe with --overwrite, or in another folder, includes them again");
 }
 
 // What a run has read, or will read, of one document: "steps 3, 17 (trained), 40 (to come)".

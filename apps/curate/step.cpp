@@ -1,4 +1,5 @@
 // espalier curate step NAME: one step of curation over JSONL files.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -8,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/output_checks.h"
 #include "base/pending_file.h"
 #include "base/thread_pool.h"
 #include "base/version.h"
@@ -80,19 +82,22 @@ std::filesystem::path work_folder(const StepRequest& request) {
 
 void check(const StepRequest& request, const curate::InputSource& source, Problems& problems) {
   check(source, "--input", problems);
-  std::vector<std::filesystem::path> written;
+  std::vector<std::filesystem::path> written, others;
   for (const std::string& file : {request.output, request.report})
     if (!file.empty()) written.emplace_back(file);
   const auto place_of = [](const std::string& file) { return std::filesystem::absolute(file).lexically_normal(); };
   if (!request.output.empty() && !request.report.empty() && place_of(request.output) == place_of(request.report))
     problems.add("--output and --report name the same file");
-  for (const std::string& input : source.files)
-    for (const std::filesystem::path& file : written) {
-      std::error_code error;
-      if (std::filesystem::equivalent(input, file, error)) problems.add(file.string(), " is an input");
-    }
+  for (const std::filesystem::path& file : written) {
+    const bool is_input = std::any_of(source.files.begin(), source.files.end(),
+                                      [&](const std::string& input) { return is_same_file(input, file); });
+    if (is_input)
+      problems.add(file.string(), " is an input, which would be replaced while it is read. Give another name.");
+    else
+      others.push_back(file);
+  }
   if (!request.overwrite) {
-    const std::string existing = describe_existing(written);
+    const std::string existing = describe_existing(others);
     if (!existing.empty()) problems.add(existing);
   }
   curate::check_output(request.output, problems);

@@ -216,9 +216,10 @@ int data_sample_gpt_main(const std::vector<std::string>& arguments) {
                  "token sees and the weight of its label");
   table.group("tokenizer (for text)");
   add_tokenizer_options(table, shown.tokenizer);
+  table.known_elsewhere({"--index", "--sample", "--number", "--offset"}, "--first");
+  table.stray_words_mean("--data-path");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  explain_unexpected_words(problems, "the kinds of models are gpt (which may be left out), bert, t5 and ict");
   parse_num_samples(shown, problems);
   families::check_objective_rows(table, request.rules.objective, problems);
   const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(request, problems);
@@ -228,6 +229,7 @@ int data_sample_gpt_main(const std::vector<std::string>& arguments) {
   resolve_lengths(request, problems);
   if (tokenizer) shown.data.pad_id = data::pad_id(*tokenizer);
   shown.data.endings = request.rules.objective.token_file_endings();
+  if (table.find("--data-path")->unclear()) problems.raise();  // a word was perhaps meant for it
   const data::DataPlan plan = data::plan_data(shown.data, problems);
   if (request.is_multitask() && shown.data.sequence_length > 0)
     data::check_pairs(plan, shown.data.sequence_length, problems);

@@ -71,19 +71,20 @@ void list_data(const EvalOptions& options, const std::vector<EvalTask>& tasks) {
 
 // What the tasks want of ids, once it is known whose they are.
 void check_ids(const EvalOptions& options, const std::vector<EvalTask>& tasks, Problems& problems) {
-  const bool encodes = !options.tokenizer.type.empty(), asks = !options.load.empty();
+  const bool encodes = !options.tokenizer.type.empty();
+  const bool asks = options.write_requests.empty() && options.read_results.empty();
   const bool has_megatrons =
       std::any_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.is_megatrons(); });
   if (has_megatrons && options.limit) problems.add("--limit: megatron's tasks are read completely");
   if (options.num_fewshot && std::none_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.of_file; }))
-    problems.add("--num-fewshot: only tasks of lm-eval-0.4 have examples");
+    problems.add("--num-fewshot: only tasks of lm-eval-0.4 have examples: --task-files DIR, and lm-eval-0.4:NAME");
   if (options.max_gen_toks &&
       std::none_of(tasks.begin(), tasks.end(), [](const EvalTask& t) { return t.task.generation; }))
     problems.add(
         "--max-gen-toks: none of the tasks generates text",
         options.task_files.empty() ? "" : "; lm-eval-0.4:NAME is that of --task-files where other sets have it too");
   if (asks) {
-    if (encodes) problems.add("--tokenizer-type: the model of --load has its own tokenizer");
+    if (encodes && !options.load.empty()) problems.add("--tokenizer-type: the model of --load has its own tokenizer");
     return;
   }
   if (has_megatrons && !encodes) problems.add("--tokenizer-type is required: megatron's tasks consist of ids");

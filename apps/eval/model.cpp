@@ -17,6 +17,7 @@
 #include "families/t5/config.h"
 #include "store/manifest.h"
 #include "store/run_folder.h"
+#include "text/stored_tokenizer.h"
 
 namespace espalier {
 namespace {
@@ -78,7 +79,7 @@ EvalModel open_eval_model(const std::string& load, std::optional<int64_t> step, 
   EvalModel model;
   model.ema = ema;
   model.step_folder = entry->folder;
-  model.tokenizer = text::load_tokenizer(text::moved_to(run.tokenizer, entry->folder / "tokenizer"));
+  model.tokenizer = text::load_stored_tokenizer(run.tokenizer, entry->folder / "tokenizer");
   model.sequence_length = run.data.sequence_length;
   model.has_encoder = run.family == &families::t5_family();
   const text::NamedIds ids = model.tokenizer->named_ids();

@@ -217,6 +217,10 @@ bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& o
                         "--load; the answers of another engine come by --write-requests and --read-results");
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
                         "--int8-weights");
+  table.known_elsewhere({"--batch-size", "--max-batch-size"}, "requests are put together as memory allows");
+  table.known_elsewhere({"--device", "--dtype"}, "it computes in the type of the checkpoint, on the CPU");
+  table.known_elsewhere({"--results", "--results-file"}, "--results-path");
+  table.known_elsewhere({"--step", "--iteration"}, "--ckpt-step");
   table.known_elsewhere({"--offload", "--cpu-offload", "--disk-offload", "--mmap"}, "--stream-layers");
   if (!table.parse(arguments, problems)) return false;
   options.tasks = task_words(options.tasks);

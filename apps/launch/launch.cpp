@@ -27,12 +27,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-bool is_command(const std::string& word) {
-  for (const Command& command : commands())
-    if (word == command.name) return true;
-  return false;
-}
-
 // What `words` (a command of ours) runs on each rank: training goes to the engine directly, as it was checked before.
 launch::RankProgram our_program(const Words& words) {
   launch::RankProgram program;
@@ -96,7 +90,7 @@ const char* event_of(launch::Incident::Kind kind) {
 launch::RankProgram program_of(const launch::LaunchOptions& options) {
   if (options.runs_other_program) return {options.program, options.program.front(), false};
   const Words words = canonical_words(options.program);
-  if (words.empty() || !is_command(words[0]) || words[0] == "launch" || words[0] == "submit")
+  if (words.empty() || !runs_as_ranks(words[0]))
     throw UserError(concat("cannot start ", options.program.front(),
                            " as ranks: it is not a command of Espalier (train gpt ..., pretrain_gpt.py ...). Any other "
                            "program is started with --no-python."),
@@ -163,7 +157,7 @@ bool takes_part_as_rank(const Words& words) {
 std::optional<Words> words_of_one_process(const launch::LaunchOptions& options) {
   if (options.runs_other_program) return std::nullopt;
   const Words words = canonical_words(options.program);
-  if (words.empty() || !is_command(words[0]) || words[0] == "launch" || words[0] == "submit") return std::nullopt;
+  if (words.empty() || !runs_as_ranks(words[0])) return std::nullopt;
   if (asks_for_answer(words)) return words;
   if (takes_part_as_rank(words)) return std::nullopt;
   if (options.max_nodes > 1)

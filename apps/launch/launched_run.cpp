@@ -1,9 +1,11 @@
 #include "apps/launch/launched_run.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
 #include "base/error.h"
+#include "commands.h"
 #include "config/run_config.h"
 #include "families/registry.h"
 
@@ -24,6 +26,12 @@ std::optional<config::RunConfig> read_config(const std::vector<std::string>& wor
 }
 
 }  // namespace
+
+bool runs_as_ranks(const std::string& word) {
+  if (word == "launch" || word == "submit") return false;
+  return std::any_of(commands().begin(), commands().end(),
+                     [&](const Command& command) { return word == command.name; });
+}
 
 std::string save_folder_of(const std::vector<std::string>& words, const std::string& option) {
   const std::optional<config::RunConfig> run = read_config(words);

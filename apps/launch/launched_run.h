@@ -13,4 +13,7 @@ std::string save_folder_of(const std::vector<std::string>& words, const std::str
 // Whether the run loads from where it saves: started again, it goes on. False of what trains nothing.
 bool goes_on_where_it_stopped(const std::vector<std::string>& words);
 
+// Whether the word is a command that `espalier launch` and the jobs of `espalier submit` can start as ranks.
+bool runs_as_ranks(const std::string& word);
+
 }  // namespace espalier

@@ -80,6 +80,11 @@ void add_generate_rows(OptionTable& table, GenerateOptions& options) {
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
                         "--int8-weights");
   table.known_elsewhere({"--offload", "--cpu-offload", "--disk-offload", "--mmap"}, "--stream-layers");
+  table.known_elsewhere({"--step", "--iteration"}, "--ckpt-step");
+  table.known_elsewhere(
+      {"--tokenizer", "--tokenizer-type", "--tokenizer-name-or-path", "--tokenizer-model", "--vocab-file"},
+      "a checkpoint has its own tokenizer");
+  table.known_elsewhere({"--dtype", "--device"}, "it computes in the type of the checkpoint, on the CPU");
   table.known_elsewhere({"--do-sample"}, "it samples unless --greedy is given");
   table.known_elsewhere({"--prompt-file", "--file", "--input-file"}, "--sample-input-file");
   table.known_elsewhere({"--output", "--output-file"}, "--sample-output-file");
@@ -95,7 +100,7 @@ void check_files(const OptionTable& table, const GenerateOptions& options, Probl
   const auto given = [&](const char* name) { return table.find(name)->given(); };
   if (!options.input_file.empty() && !options.genfile.empty())
     problems.add("--genfile is for texts that begin with nothing; of --sample-input-file use --sample-output-file");
-  if (!options.genfile.empty() && !options.num_samples)
+  else if (!options.genfile.empty() && !options.num_samples)
     problems.add("--genfile ", options.genfile, " needs --num-samples: how many texts");
   if (options.input_file.empty()) {
     for (const char* name : {"--sample-output-file", "--samples-per-prompt"})

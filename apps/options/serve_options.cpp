@@ -93,6 +93,12 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
                         "--int8-weights");
   table.known_elsewhere({"--offload", "--cpu-offload", "--disk-offload", "--mmap"}, "--stream-layers");
+  table.known_elsewhere({"--step", "--iteration"}, "--ckpt-step");
+  table.known_elsewhere({"--tokenizer", "--tokenizer-type", "--tokenizer-name-or-path"},
+                        "a checkpoint has its own tokenizer");
+  table.known_elsewhere({"--dtype", "--device"}, "it computes in the type of the checkpoint, on the CPU");
+  table.known_elsewhere({"--ssl-certfile", "--ssl-keyfile", "--tls"},
+                        "it speaks HTTP: TLS is for a proxy in front, such as nginx");
   table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
   table.known_elsewhere({"--max-num-seqs", "--parallel"}, "--max-running");
   table.known_elsewhere({"--max-model-len", "--ctx-size"}, "--max-context");

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/options.h"
+#include "base/output_checks.h"
 #include "base/shell.h"
 
 namespace espalier {
@@ -111,6 +112,7 @@ int runs_mirror_main(const Words& arguments) {
   if (!fs::is_directory(to, error))
     throw UserError(concat("--to '", to, "' is no folder: create it, or mount its file system"),
                     ExitCode::kMissingInput);
+  check_is_outside(to, run.folder);
   const fs::path folder = run.folder.has_filename() ? run.folder : run.folder.parent_path();
   const std::string name = folder.filename().string();
   Json copied = Json::array();

@@ -43,10 +43,12 @@ void explain_unexpected_words(Problems& problems, const std::string& what_works)
   }
 }
 
-std::unique_ptr<text::Tokenizer> load_tokenizer(const text::TokenizerOptions& options, Problems& problems) {
+std::unique_ptr<text::Tokenizer> load_tokenizer(const text::TokenizerOptions& options, Problems& problems,
+                                                ExitCode* code) {
   try {
     return text::load_tokenizer(options);
   } catch (const UserError& error) {
+    if (code != nullptr) *code = error.code();
     // Several problems come as one text, one to a line.
     const std::vector<std::string> lines = split(error.what(), '\n');
     if (lines.size() == 1) problems.add(lines.front());

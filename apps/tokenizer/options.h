@@ -18,8 +18,9 @@ Option& add_tokenizer_options(OptionTable& table, text::TokenizerOptions& option
 // Adds `what_works` if a word was found where options are expected.
 void explain_unexpected_words(Problems& problems, const std::string& what_works);
 
-// Null, with the reason among the problems, if it cannot be loaded.
-std::unique_ptr<text::Tokenizer> load_tokenizer(const text::TokenizerOptions& options, Problems& problems);
+// Null, with the reason among the problems, if it cannot be loaded; `code` is that of the reason, unless it is null.
+std::unique_ptr<text::Tokenizer> load_tokenizer(const text::TokenizerOptions& options, Problems& problems,
+                                                ExitCode* code = nullptr);
 
 // The options as words of a command line, files by absolute paths: for the metadata of a data set.
 std::vector<std::string> words_of(const text::TokenizerOptions& options);

@@ -193,6 +193,24 @@ int start_engine(const std::vector<std::string>& arguments, const StopSignals& s
   become_engine("train", arguments);
 }
 
+// Documents that are both learnt and held out: the loss on them says little.
+void warn_of_shared_documents(const data::DataPlan& plan) {
+  const auto compare = [&plan](const data::DataGroup& group, const char* set) {
+    for (const data::DataSource& held : group.sources)
+      for (const data::DataSource& learnt : plan.train.sources) {
+        if (held.prefix != learnt.prefix || !held.range || !learnt.range) continue;
+        const double begin = std::max(held.range->begin, learnt.range->begin),
+                     end = std::min(held.range->end, learnt.range->end);
+        if (begin < end)
+          warn_once(concat("--", set, "-weighted-split-paths: '", group.name, "' and the training set share ",
+                           format_shortest(begin), ":", format_shortest(end), " of '", held.prefix,
+                           "': its loss is of documents that are learnt"));
+      }
+  };
+  for (const data::DataGroup& group : plan.valid) compare(group, "valid");
+  for (const data::DataGroup& group : plan.test) compare(group, "test");
+}
+
 int train_family(const config::Family& family, const std::vector<std::string>& arguments) {
   std::optional<StopSignals> signals(std::in_place);
   set_awaited("the checks of options, data and tokenizer, before the run begins");
@@ -212,6 +230,7 @@ int train_family(const config::Family& family, const std::vector<std::string>& a
   check_pretrained(config, problems);
   check_hf_folders(config, problems);
   if (family.check_data != nullptr) family.check_data(config, tokenizer.get(), plan, problems);
+  if (table.says_notes()) warn_of_shared_documents(plan);
   const Problems of_data = check_data(config, plan.token_files(), tokenizer.get());
   if (problems.empty()) of_data.raise(ExitCode::kBadData);
   for (const std::string& message : of_data.messages()) problems.add(message);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/foreign_checkpoint.h"
 #include "base/format.h"
+#include "base/output_checks.h"
 #include "report/run_reader.h"
 
 namespace espalier {
@@ -76,6 +78,15 @@ void set_words(const Rows& rows, WatchOptions& options) {
   if (rows.mirror_git) options.mirror_words.push_back("--git");
 }
 
+void check_target(const std::string& target, const std::string& run, Problems& problems) {
+  if (target.empty()) return;
+  try {
+    check_is_outside(target, run);
+  } catch (const UserError& inside) {
+    problems.add(inside.what());
+  }
+}
+
 void check(const Rows& rows, const WatchOptions& options, Problems& problems) {
   if (rows.backup_to.empty() && !options.backup_words.empty())
     problems.add("--backup-weights-only, --backup-tar, --backup-every and --backup-with belong to --backup-to FOLDER");
@@ -87,11 +98,15 @@ void check(const Rows& rows, const WatchOptions& options, Problems& problems) {
   if (options.check && options.once) problems.add("--check and --once are two different looks: give one of them");
   for (const std::string& run : options.runs) {
     std::error_code error;
+    if (rows.backup_with.empty()) check_target(rows.backup_to, run, problems);
+    check_target(rows.mirror_to, run, problems);
     if (!std::filesystem::is_directory(run, error))
       problems.add("'", run, "' is no folder: name the folder of a run (--save), or create it for one that will begin");
     else if (std::filesystem::exists(std::filesystem::path(run) / "manifest.json", error) ||
              (!report::is_run_folder(run) && !report::find_runs({run}).empty()))
       problems.add(report::describe_no_run(run), ". Each run is watched by its own name");
+    else if (const auto other = describe_foreign_checkpoint(run); other && !report::is_run_folder(run))
+      problems.add("'", run, "' is not the folder of a run (--save): ", *other);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/format.h"
 
@@ -38,6 +39,17 @@ std::string text_place(std::string_view text, size_t offset) {
 std::string json_complaint(std::string_view text, size_t byte) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return "expected JSON, found nothing";
   if (byte == 0 || byte > text.size()) return "expected JSON, found the end of the text too early; it may be cut off";
+  // Of a word that begins as true, false or null do, the whole is what is wrong.
+  const auto is_of_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  size_t begin = byte - 1, end = byte;
+  while (begin > 0 && is_of_word(text[begin - 1]) && is_of_word(text[byte - 1])) --begin;
+  const bool is_escape = begin > 0 && text[begin - 1] == '\\';  // in a string
+  if (!is_escape && begin + 1 < byte && std::isalpha(static_cast<unsigned char>(text[begin])) != 0) {
+    constexpr size_t kLongestWord = 40;
+    while (end < text.size() && end < begin + kLongestWord && is_of_word(text[end])) ++end;
+    return concat(text_place(text, begin), ": expected JSON, found '", text.substr(begin, end - begin),
+                  "' without quotes");
+  }
   const char found = text[byte - 1];
   const bool printable = found > ' ' && found < 127;
   return concat(text_place(text, byte - 1), ": expected JSON, found ",

@@ -31,6 +31,9 @@ TEST(OutsideJson, BracketsInTextDoNotCount) {
 
 TEST(OutsideJson, IsRefusedWithPlaceAndWithoutTheLibrarysWords) {
   EXPECT_EQ(json_refusal("{\n  \"a\": x}"), "f.json: line 2, column 8: expected JSON, found 'x'");
+  EXPECT_EQ(json_refusal("{train_size: 8}"),
+            "f.json: line 1, column 2: expected JSON, found 'train_size' without quotes");
+  EXPECT_EQ(json_refusal("[1, nan]"), "f.json: line 1, column 5: expected JSON, found 'nan' without quotes");
   EXPECT_EQ(json_refusal("{\"a\": 1"), "f.json: expected JSON, found the end of the text too early; it may be cut off");
   EXPECT_EQ(json_refusal(" \n"), "f.json: expected JSON, found nothing");
   EXPECT_EQ(json_refusal("[\"\xff\"]"), "f.json: line 1, column 3: expected JSON, found byte 0xff");

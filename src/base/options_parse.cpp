@@ -148,6 +148,8 @@ void OptionTable::read_option(Reading& reading, const std::string& word) {
       while (next_is_value()) reading.words.push_back(reading.arguments[reading.at++]);
       return;
     }
+    // Whoever asks for the version asks for nothing else.
+    if (normal_option_name(name) == "version") throw UserError(unknown_option(name), ExitCode::kUsage);
     if (ambiguous.empty()) {
       reading.problems.add(unknown_option(name));
     } else {

@@ -102,8 +102,8 @@ TEST(Options, WordWithBlankIsAValueEvenIfItBeginsWithADash) {
 
 TEST(Options, NegativeNumberWithExponentNeedsTheEqualSign) {
   Example e;
-  EXPECT_EQ(e.parse({"--lr", "-1e-8"}),
-            (Words{"--lr expects a value (a negative one in the form --lr=-1e-8)", "unknown option -1e-8"}));
+  EXPECT_EQ(e.parse({"--lr", "-1e-8"}), (Words{"--lr expects a value (a negative one in the form --lr=-1e-8)",
+                                               "unknown option -1e-8: `espalier example --help` lists what there is"}));
   Example f;
   EXPECT_EQ(f.parse({"--lr=-1e-8"}), Words{"--lr -1e-8 (command line) is below the smallest value, 0"});
 }
@@ -148,7 +148,7 @@ TEST(Options, EveryProblemIsReportedInOneGo) {
 
 TEST(Options, NoAbbreviationsUnlessAllowed) {
   Example e;
-  EXPECT_EQ(e.parse({"--num", "3"}), Words{"unknown option --num"});
+  EXPECT_EQ(e.parse({"--num", "3"}), Words{"unknown option --num: `espalier example --help` lists what there is"});
   Example f;
   f.table.allow_prefixes();
   EXPECT_EQ(f.parse({"--num", "3", "--lr-d", "cosine", "--lo", "x"}), Words{});
@@ -347,7 +347,8 @@ TEST(Options, WordsThatAreNoValueAreToldWhatWorks) {
 TEST(Options, SuggestionsAreNear) {
   const auto told = [](const Words& arguments) { return Example().parse(arguments); };
   EXPECT_EQ(told({"--rl", "1"}), Words{"unknown option --rl; did you mean --lr?"});
-  EXPECT_EQ(told({"--tp", "1"}), Words{"unknown option --tp"}) << "as far from --lr as can be";
+  EXPECT_EQ(told({"--tp", "1"}), Words{"unknown option --tp: `espalier example --help` lists what there is"})
+      << "as far from --lr as can be";
   EXPECT_EQ(told({"--lod", "1"}), Words{"unknown option --lod; did you mean --load?"});
   EXPECT_EQ(told({"--data-pth", "1"}), Words{"unknown option --data-pth; did you mean --data-path?"});
   EXPECT_EQ(told({"--lr-decay-style", "COSINE"}),

@@ -171,6 +171,12 @@ bool OptionTable::parse_toml(const std::string& content, const std::string& file
                  "\n    expected KEY = VALUE (text in \"quotes\"), [TABLE] or # comment");
     return false;
   }
+  for (const char* key : {"source", "step"})
+    if (const toml::node* node = table.get(key); node != nullptr && node->is_array_of_tables()) {
+      problems.add(file_name, ":", node->source().begin.line, ": [[", key,
+                   "]] belongs to a recipe of espalier curate, and this command takes one of options: KEY = VALUE");
+      return false;
+    }
   std::vector<Entry> entries;
   collect_entries(table, entries);
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.line < b.line; });

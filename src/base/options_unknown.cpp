@@ -129,7 +129,10 @@ std::string OptionTable::stray_word(const std::string& word, const std::string& 
     option->perhaps_meant_ = true;
     return concat("write ", option->name(), " ", quoted_word(word));
   }
-  if (stray_option_.starts_with("--")) return concat("write ", stray_option_, " ", quoted_word(word));
+  if (stray_option_.starts_with("--")) {
+    if (Option* option = find_row(stray_option_, /*exact=*/true, nullptr)) option->perhaps_meant_ = true;
+    return concat("write ", stray_option_, " ", quoted_word(word));
+  }
   if (!stray_option_.empty()) return stray_option_;
   if (const std::string dash = dash_of(word); !dash.empty()) return dash;
   const Option* file = last_flag.empty() ? nullptr : find(last_flag + "-config");
@@ -153,7 +156,9 @@ std::string OptionTable::unknown_option(const std::string& name) {
   if (negative != nullptr && negative->is_flag())
     return concat("unknown option ", name, ": it is on unless ", negative->name(), " is given");
   const std::string near = suggestion(name, /*as_key=*/false);
-  return concat("unknown option ", name, !near.empty() || unknown_hint_.empty() ? near : ": " + unknown_hint_);
+  if (!near.empty()) return concat("unknown option ", name, near);
+  return concat("unknown option ", name, ": ",
+                unknown_hint_.empty() ? concat("`", program_, " --help` lists what there is") : unknown_hint_);
 }
 
 // ": here it is --lr", for what other programs call it; "" for other names. Options that are named count as meant.

@@ -23,4 +23,16 @@ bool is_same_file(const fs::path& input, const fs::path& output) {
   return !input.empty() && !output.empty() && fs::equivalent(input, output, error);
 }
 
+void check_is_outside(const fs::path& target, const fs::path& source) {
+  std::error_code error;
+  for (fs::path folder = fs::weakly_canonical(target, error); !error; folder = folder.parent_path()) {
+    if (fs::equivalent(folder, source, error))
+      throw UserError(concat("--to '", target.string(), "' is in '", source.string(),
+                             "' itself, with which the copy would be lost. Name a folder outside it."),
+                      ExitCode::kUsage);
+    error.clear();
+    if (!folder.has_relative_path()) return;
+  }
+}
+
 }  // namespace espalier

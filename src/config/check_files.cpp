@@ -77,8 +77,6 @@ void FileChecks::check_hugging_face(const char* name, const std::string& path) {
     problems.add(origin(name),
                  ": there is no such file or folder, and names of the Hugging Face Hub "
                  "are not fetched; download its tokenizer.json and name that file");
-  } else if (fs::is_directory(path, error) && !exists(fs::path(path) / "tokenizer.json")) {
-    problems.add(origin(name), ": the folder holds no tokenizer.json");
   }
 }
 

@@ -38,10 +38,18 @@ void add_names_elsewhere(OptionTable& table) {
   is("--adam-beta2", {"--beta2"});
   is("--adam-eps", {"--adam-epsilon"});
   is("--bf16 or --fp16; neither is fp32", {"--dtype", "--precision", "--mixed-precision", "--torch-dtype"});
-  is("--checkpoint-activations", {"--gradient-checkpointing", "--activation-checkpointing", "--recompute"});
+  is("numbers are fp32 unless --bf16 or --fp16 is given", {"--fp32", "--float32", "--full-precision"});
+  is("all parameters are trained, and LoRA is not supported",
+     {"--lora-rank", "--lora-r", "--lora-alpha", "--lora", "--use-lora", "--peft", "--qlora"});
+  is("the output layer has the embedding's weights unless --untie-embeddings-and-output-weights is given",
+     {"--tie-word-embeddings", "--tie-embeddings", "--tied-embeddings"});
+  is("the kernels are compiled already", {"--compile", "--torch-compile", "--compile-model"});
+  is("--checkpoint-activations",
+     {"--gradient-checkpointing", "--activation-checkpointing", "--activation-checkpoint", "--recompute"});
   // Files.
   is("--save", {"--output-dir", "--out-dir", "--save-dir", "--checkpoint-dir", "--default-root-dir"});
   is("--load, with the folder of --save", {"--resume-from-checkpoint", "--resume", "--resume-from", "--ckpt-path"});
+  is("--save, and --load to continue", {"--checkpoint-path", "--ckpt-dir"});
   is("the folder of --save names the run", {"--run-name", "--experiment-name", "--exp-name"});
   is("--data-path", {"--dataset", "--dataset-name", "--train-file", "--train-data", "--data-dir", "--data", "--input"});
   is("--tokenizer-name-or-path, with --tokenizer-type", {"--tokenizer", "--tokenizer-path", "--tokenizer-name"});
@@ -56,6 +64,25 @@ void add_names_elsewhere(OptionTable& table) {
   is("--context-parallel-size", {"--cp", "--cp-size"});
   is("it is the number of processes divided by the other sizes",
      {"--dp", "--dp-size", "--data-parallel-size", "--data-parallel"});
+  is("--distributed-backend", {"--dist-backend", "--ddp-backend", "--backend"});
+  is("--num-threads", {"--threads", "--n-threads", "--cpu-threads"});
+  is("--zero-stage, which divides what each process holds; nothing is moved to another memory",
+     {"--cpu-offload", "--offload-optimizer", "--offload", "--fsdp-offload"});
+  // torchtitan's.
+  is("--recipe", {"--job.config-file", "--job.config_file"});
+  is("--train-iters", {"--training.steps"});
+  is("--micro-batch-size", {"--training.local-batch-size", "--training.local_batch_size", "--training.batch-size"});
+  is("--global-batch-size", {"--training.global-batch-size", "--training.global_batch_size"});
+  is("--seq-length", {"--training.seq-len", "--training.seq_len"});
+  is("--lr", {"--optimizer.lr"});
+  is("--lr-warmup-iters", {"--lr-scheduler.warmup-steps", "--training.warmup-steps"});
+  is("--num-layers", {"--model.n-layers", "--model.n_layers"});
+  is("a size is given by --num-layers, --hidden-size and --num-attention-heads", {"--model.flavor", "--model.name"});
+  is("--tensor-model-parallel-size", {"--parallelism.tensor-parallel-degree", "--training.tensor-parallel-degree"});
+  is("--pipeline-model-parallel-size", {"--parallelism.pipeline-parallel-degree"});
+  is("--save-interval", {"--checkpoint.interval"});
+  is("--save", {"--checkpoint.folder", "--job.dump-folder"});
+  is("--log-interval", {"--metrics.log-freq"});
   // llm.c's, by its one or two letters.
   is("--data-path, with token files of `espalier preprocess`", {"-i"});
   is("--valid-data-path, or --split", {"-j"});

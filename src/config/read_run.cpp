@@ -1,8 +1,29 @@
+#include <algorithm>
+#include <filesystem>
+
 #include "config/deepspeed_config.h"
 #include "config/run_config.h"
 #include "config/unused_options.h"
 
 namespace espalier::config {
+
+namespace {
+
+// Whoever gives --load alone expects the options of that run, which its folder has.
+void name_recorded_options(const RunConfig& config, Problems& problems) {
+  const std::string& load = config.checkpoint.load;
+  const std::filesystem::path recorded = std::filesystem::path(load) / "config.toml";
+  std::error_code error;
+  if (load.empty() || !std::filesystem::is_regular_file(recorded, error)) return;
+  const auto missing =
+      std::count_if(problems.messages().begin(), problems.messages().end(),
+                    [](const std::string& message) { return message.find(" is required") != std::string::npos; });
+  if (missing > 1)
+    problems.add("the run in '", load, "' has its options in config.toml: --recipe ", recorded.string(),
+                 " takes them, and options after it change them");
+}
+
+}  // namespace
 
 bool read_run(const Family& family, const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table,
               Problems& problems) {
@@ -13,6 +34,7 @@ bool read_run(const Family& family, const std::vector<std::string>& arguments, R
   if (problems.empty() && table.says_notes())
     for (const std::string& message : unused_options(config, table)) warn_once(message);
   check_files(config, table, problems);
+  name_recorded_options(config, problems);
   if (!config.validate_only) check_runnable(config, table, problems);
   return true;
 }

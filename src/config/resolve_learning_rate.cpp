@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/log.h"
 #include "config/internal/resolver.h"
 
 namespace espalier::config::internal {
@@ -140,6 +141,8 @@ void Resolver::resolve_schedule() {
        {std::pair("--min-lr", schedule.min_lr), std::pair("--lr-warmup-init", schedule.lr_warmup_init)})
     if (rate > *schedule.lr && given("--lr"))
       problems_.add(origin(name), " is above ", origin("--lr"), "; use at most ", format_shortest(*schedule.lr));
+  if (given("--lr") && *schedule.lr == 0 && table_.says_notes())
+    warn_once(origin("--lr") + ": no step changes a weight");
   if (!training.train_iters && !training.train_samples) {
     schedule.decay_samples = 1;  // --eval-only, a plan, or a problem that is reported elsewhere
     return;

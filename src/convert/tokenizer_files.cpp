@@ -75,7 +75,9 @@ FoundTokenizer find_tokenizer(const fs::path& folder, int64_t rows, const fs::pa
   found.options = own ? own->options : options_for(folder);
   if (found.options.type.empty()) {
     found.options = null_tokenizer(rows);
-    found.notes.push_back("no tokenizer found: give one when training or generating with this model");
+    found.notes.push_back(concat("no tokenizer found: texts are ids, as in \"17 4 9\". For words put the model's ",
+                                 "tokenizer.json, vocab.json with merges.txt, or tokenizer.model into '",
+                                 folder.string(), "' and import it again"));
     return found;
   }
   try {

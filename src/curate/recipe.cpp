@@ -25,6 +25,21 @@ class RecipeReader {
     toml::table table;
     if (!read_toml(recipe_.file, recipe_.content, table, problems_)) return std::move(recipe_);
     recipe_.workers = num_usable_cores();
+    if (!table.empty() && std::none_of(table.begin(), table.end(), [](const auto& entry) {
+          const std::string_view key = entry.first.str();
+          return key == "output" || key == "mix" || key == "run" || key == "source" || key == "step";
+        })) {
+      std::vector<std::string> found;
+      for (const auto& [key, node] : table) found.push_back(std::string(key.str()));
+      if (std::all_of(found.begin(), found.end(), [](const std::string& key) {
+            return nearest_names(key, {"output", "mix", "run", "source", "step"}).empty();
+          })) {
+        problems_.add(recipe_.file, ": no recipe of curate, which has [output], [[source]] and [[step]]: found ",
+                      join(found, ", "), ". A recipe of options is given as espalier train gpt --recipe ",
+                      recipe_.file);
+        return std::move(recipe_);
+      }
+    }
     for (const auto& [key, node] : table) check_top(std::string(key.str()), node);
     read_output(table);
     read_mix(table);

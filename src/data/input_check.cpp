@@ -38,8 +38,17 @@ void refuse_byte_order_mark(std::string_view head, const std::string& file) {
                   kExpectation, ": iconv -f UTF-16 -t UTF-8 ", file, " > NEW converts it. Nothing was written."));
 }
 
+// An archive of tar, also inside a compressed file: the name of its first member, a header, and then that member.
+void refuse_archive(std::string_view head, const std::string& file) {
+  constexpr size_t kMagicAt = 257;
+  if (head.size() < kMagicAt + 5 || head.substr(kMagicAt, 5) != "ustar") return;
+  refuse(concat("'", shown_name(file), "' is a tar archive. Expected JSONL, one object a line; tar -xOf ", file,
+                " > NEW.jsonl writes the files in it one after another. Nothing was written."));
+}
+
 void refuse_other_formats(const RecordBlock& first_block, const std::string& file) {
   refuse_byte_order_mark(first_block.bytes, file);
+  refuse_archive(first_block.bytes, file);
   RecordCursor cursor(first_block.bytes);
   std::string_view record;
   while (cursor.next(record)) {

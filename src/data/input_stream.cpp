@@ -328,6 +328,9 @@ Format format_of(std::string_view magic, const std::string& name) {
     return Format::kXz;
   if (magic.starts_with("BZh") && magic.size() > 3 && magic[3] >= '1' && magic[3] <= '9') return Format::kBzip2;
   if (magic.starts_with("PK\x03\x04")) refuse("zip");
+  if (magic.starts_with("7z\xbc\xaf\x27\x1c")) refuse("7z");
+  if (magic.starts_with("Rar!\x1a\x07")) refuse("rar");
+  if (magic.starts_with("\x04\x22\x4d\x18")) refuse("lz4");
   if (magic.starts_with("PAR1")) return Format::kParquet;
   return Format::kPlain;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/plugin.h"
 
 namespace espalier::data {
@@ -22,6 +23,7 @@ const ParquetTable& load_parquet_plugin() {
 class ParquetInput : public InputStream {
  public:
   explicit ParquetInput(const std::string& path) : table_(load_parquet_plugin()), name_(path) {
+    check_is_whole();
     ParquetProblem problem;
     reader_ = table_.open(path.c_str(), problem);
     if (reader_ == nullptr) fail(problem);
@@ -46,6 +48,22 @@ class ParquetInput : public InputStream {
  private:
   [[noreturn]] void fail(const ParquetProblem& problem) const {
     throw UserError(concat("Parquet file '", name_, "': ", problem.text), ExitCode::kBadData);
+  }
+
+  // What every Parquet file begins and ends with, and in between the size of what describes it: a part of a copy has
+  // not all of it.
+  void check_is_whole() const {
+    constexpr int64_t kLeastBytes = 12;  // magic, size, magic
+    const InputFile file(name_);
+    char end[8] = {};
+    if (file.size_bytes() >= kLeastBytes) file.read_at(end, sizeof end, file.size_bytes() - 8);
+    uint32_t footer = 0;
+    std::memcpy(&footer, end, sizeof footer);
+    const std::string_view magic(end + 4, 4);
+    if ((magic != "PAR1" && magic != "PARE") || footer > file.size_bytes() - kLeastBytes)
+      throw UserError(concat("Parquet file '", name_, "': cut off or damaged, as its end does not describe the ",
+                             file.size_bytes(), " bytes. Copy it again."),
+                      ExitCode::kBadData);
   }
 
   const ParquetTable& table_;

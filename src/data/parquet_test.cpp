@@ -84,10 +84,12 @@ TEST(Parquet, NamesFileRowGroupAndColumnOfDamage) {
   EXPECT_TRUE(error.starts_with("Parquet file '" + file + "': row group 1, column ")) << error;
   test_files::write_text(file, bytes.substr(0, bytes.size() / 2));
   error = error_of([&] { text_of(file); });
-  EXPECT_TRUE(error.starts_with("Parquet file '" + file + "': ")) << error;
+  EXPECT_TRUE(error.starts_with("Parquet file '" + file + "': cut off or damaged, as its end does not describe the "))
+      << error;
   test_files::write_text(file, "PAR1....");
   error = error_of([&] { text_of(file); });
-  EXPECT_TRUE(error.starts_with("Parquet file '" + file + "': ")) << error;
+  EXPECT_TRUE(error.starts_with("Parquet file '" + file + "': cut off or damaged, as its end does not describe the "))
+      << error;
 }
 
 std::string columns_of(const std::vector<std::string>& values) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <numeric>
 
 #include "base/error.h"
@@ -89,10 +90,17 @@ SampleIndex::SampleIndex(const DocumentSizes& sizes, const SampleRequest& reques
   const auto narrow = [](int64_t largest) {
     return largest <= kMaxInt32 ? IndexArray::Type::kInt32 : IndexArray::Type::kInt64;
   };
-  documents_ = IndexArray(narrow(end), positions);
-  starts_ = IndexArray(narrow(positions), plan_.num_samples + 1, 2);
-  order_ = IndexArray(plan_.num_samples < kMaxUint32Samples ? IndexArray::Type::kUint32 : IndexArray::Type::kInt64,
-                      plan_.num_samples);
+  try {
+    documents_ = IndexArray(narrow(end), positions);
+    starts_ = IndexArray(narrow(positions), plan_.num_samples + 1, 2);
+    order_ = IndexArray(plan_.num_samples < kMaxUint32Samples ? IndexArray::Type::kUint32 : IndexArray::Type::kInt64,
+                        plan_.num_samples);
+  } catch (const std::bad_alloc&) {
+    throw UserError(concat(request.name, ": the order of ", format_count(plan_.num_samples), " samples (",
+                           format_count(plan_.num_epochs), " epochs) does not fit into memory. Ask for fewer steps or ",
+                           "samples, of training or of --eval-iters, or use --sample-order implicit, which keeps none"),
+                    ExitCode::kUsage);
+  }
 }
 
 void SampleIndex::fill(const SampleRequest& request) {

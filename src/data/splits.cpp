@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "base/log.h"
 
 namespace espalier::data {
 namespace {
@@ -31,11 +30,10 @@ double parse_number(const std::string& text, const std::string& what) {
 Split parse_split(const std::string& text) {
   const std::string what = concat("--split '", text, "'");
   const char separator = text.find(',') != std::string::npos ? ',' : '/';
-  std::vector<std::string> words = espalier::split(text, separator);
-  if (words.size() > 3) {
-    warn_once(concat(what, " has ", words.size(), " entries; only the first three count: train, valid, test"));
-    words.resize(3);
-  }
+  const std::vector<std::string> words = espalier::split(text, separator);
+  if (words.size() > 3)
+    refuse_split(concat(what, " has ", words.size(), " parts, and there are three sets: train, valid, test. Write ",
+                        words[0], separator, words[1], separator, words[2], "."));
   Split result;
   double sum = 0;
   for (size_t set = 0; set < words.size(); ++set) {

@@ -55,6 +55,8 @@ TEST(Splits, WrongTextIsQuoted) {
   EXPECT_EQ(refusal([] { parse_split("9,-1,1"); }), "--split '9,-1,1': -1 is negative. Use weights of 0 or more.");
   EXPECT_EQ(refusal([] { parse_split("0,0,0"); }),
             "--split '0,0,0' gives no documents to any set. Use for example 949,50,1.");
+  EXPECT_EQ(refusal([] { parse_split("90,5,3,2"); }),
+            "--split '90,5,3,2' has 4 parts, and there are three sets: train, valid, test. Write 90,5,3.");
   EXPECT_EQ(refusal([] { parse_fraction_range("0.5"); }), "range '0.5' is not of the form a:b, for example 0:0.949");
   EXPECT_EQ(refusal([] { parse_fraction_range("0.5:0.5"); }),
             "range '0.5:0.5' must go up, from 0 to at most 1, for example 0:0.949");

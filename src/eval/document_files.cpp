@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "data/line_reader.h"
 #include "data/parquet.h"
+#include "data/token_files.h"
 #include "text/utf8.h"
 
 namespace espalier::eval {
@@ -105,6 +106,7 @@ std::vector<Document> read_documents(const std::string& file, const std::vector<
 }
 
 DataFiles::DataFiles(const std::vector<std::string>& words, const std::vector<std::string>& tasks, Problems& problems) {
+  if (tasks.empty()) return;  // none is known, which was reported: a file is nobody's
   for (const std::string& word : words) {
     const size_t equals = word.find('=');
     const std::string task = word.substr(0, equals);
@@ -113,10 +115,11 @@ DataFiles::DataFiles(const std::vector<std::string>& words, const std::vector<st
       named_[task] = word.substr(equals + 1);
     else if (fs::is_directory(word))
       folders_.push_back(word);
-    else if (!fs::exists(word))
+    else if (!fs::exists(word)) {
+      misses_some_ = true;
       problems.add("--data ", word, ": no such file or folder",
                    equals == std::string::npos ? "" : concat(", and ", task, " is not one of the tasks"));
-    else if (tasks.size() == 1)
+    } else if (tasks.size() == 1)
       named_[tasks[0]] = word;
     else
       problems.add("--data ", word, " is a file, but there are ", tasks.size(),
@@ -126,8 +129,11 @@ DataFiles::DataFiles(const std::vector<std::string>& words, const std::vector<st
 
 std::string DataFiles::find(const std::string& task, Problems& problems, const std::vector<std::string>& others) const {
   if (const auto named = named_.find(task); named != named_.end()) {
-    if (!fs::is_regular_file(named->second)) problems.add("--data ", task, "=", named->second, ": no such file");
-    return fs::is_regular_file(named->second) ? named->second : "";
+    if (fs::is_regular_file(named->second)) return named->second;
+    const std::string other = data::describe_no_file(named->second);
+    problems.add("--data ", task, "=", named->second,
+                 other.empty() ? ": no such file" : concat(" is ", other, "; the task is read from a file"));
+    return "";
   }
   for (const std::string& folder : folders_) {
     for (const std::string& ending : kEndings)
@@ -140,6 +146,7 @@ std::string DataFiles::find(const std::string& task, Problems& problems, const s
       return "";
     }
   }
+  if (misses_some_) return "";  // it may be there
   problems.add(
       "task ", task, ": no ", others.empty() ? task + ".jsonl (or .tsv; .gz, .zst and .xz too)" : join(others, ", "),
       folders_.empty() ? "" : " in " + join(folders_, ", "), "; 'espalier eval --list-data' says what it holds");

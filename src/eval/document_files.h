@@ -41,6 +41,7 @@ class DataFiles {
  private:
   std::vector<std::string> folders_;
   std::map<std::string, std::string> named_;
+  bool misses_some_ = false;  // a word of --data names nothing
 };
 
 // What to do with a Parquet file where the plugin that reads it is not built.

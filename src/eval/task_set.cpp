@@ -18,7 +18,8 @@ std::string unknown_task(const TaskSet& set, const std::string& name) {
   for (const Task& task : set.tasks) names.push_back(task.name);
   const std::vector<std::string> near = nearest_names(name, names);
   return concat("--tasks ", name, ": no task of ", set.name,
-                near.empty() ? concat("; its tasks are ", join(names, ", "))
+                near.empty() ? concat("; its tasks are ", join(names, ", "),
+                                      "; those of lm_eval 0.4 come from its task files: --task-files DIR")
                              : concat("; did you mean ", join(near, " or "), "?"));
 }
 

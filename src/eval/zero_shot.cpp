@@ -109,6 +109,7 @@ PreparedTask prepare_corpus(const std::string& file, const ZeroShotOptions& opti
   refuse_jsonl(file, text);
   // Single blanks part words, so line ends stay inside them and two blanks hold an empty one, as upstream counts.
   const std::string_view stripped = strip(text);
+  if (stripped.empty()) throw UserError(concat("'", file, "' is empty; expected text"), ExitCode::kBadData);
   const int64_t num_words = 1 + std::count(stripped.begin(), stripped.end(), ' ');
   const std::vector<int32_t> ids = options.tokenizer->encode(detokenize(text, detokenizer));
   const auto num_ids = static_cast<int64_t>(ids.size());

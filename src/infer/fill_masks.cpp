@@ -108,7 +108,11 @@ std::vector<FilledMasks> fill_masks(const LoadedModel& loaded, const std::vector
                                     const SamplingConfig& sampling) {
   const text::Tokenizer& tokenizer = *loaded.tokenizer;
   const text::NamedIds named = tokenizer.named_ids();
-  ESPALIER_CHECK(named.cls && named.sep && named.mask, "training has asked for them");
+  if (!named.cls || !named.sep || !named.mask)
+    throw UserError(
+        concat("the checkpoint's tokenizer, ", tokenizer.description(), ", has no tokens CLS, SEP and MASK, ",
+               "without which nothing can be filled in. Import the model again with the files of its own"),
+        ExitCode::kUsage);
   const std::string mask_word = tokenizer.id_to_piece(*named.mask);
   std::vector<Marker> markers;
   for (const int32_t id : {*named.mask, *named.sep, *named.cls}) markers.push_back({tokenizer.id_to_piece(id), id});

@@ -16,6 +16,7 @@
 #include "plan/near_numbers.h"
 #include "spec/shard.h"
 #include "store/run_folder.h"
+#include "text/stored_tokenizer.h"
 
 namespace espalier::infer {
 namespace {
@@ -26,12 +27,6 @@ at::ScalarType compute_type(const std::string& name) {
   if (name == "fp16") return at::kHalf;
   throw UserError(concat("the checkpoint's compute type is '", name, "'; this program knows fp32, bf16 and fp16"),
                   ExitCode::kBadData);
-}
-
-// The tokenizer's files travel with the checkpoint under their usual names.
-std::unique_ptr<text::Tokenizer> stored_tokenizer(const config::TokenizerConfig& config,
-                                                  const std::filesystem::path& folder) {
-  return text::load_tokenizer(text::moved_to(config, folder));
 }
 
 // Of those parameters that have values now; the names of all are checked.
@@ -131,7 +126,7 @@ LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet
     throw UserError(concat(entry->folder.string(), " holds a ", loaded.config.family->display, ", ", why),
                     ExitCode::kUsage);
   checkpoint.check_extra_files("tokenizer/");
-  loaded.tokenizer = stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
+  loaded.tokenizer = text::load_stored_tokenizer(loaded.config.tokenizer, entry->folder / "tokenizer");
   const bool in_int8 = format == WeightFormat::kInt8, is_streamed = format == WeightFormat::kStreamed;
   std::vector<spec::ParamSpec> specs = config::model_spec(loaded.config).params;
   check_division(specs, grid.shape.tensor);

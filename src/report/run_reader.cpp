@@ -1,11 +1,15 @@
 #include "report/run_reader.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <set>
 
@@ -197,6 +201,8 @@ std::string describe_no_run(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return name + "does not exist";
   if (!fs::is_directory(folder, error)) return name + "is a file, not the folder of a run";
+  if (::faccessat(AT_FDCWD, folder.c_str(), R_OK | X_OK, AT_EACCESS) != 0)
+    return concat(name, "cannot be read: ", std::strerror(errno));
   if (fs::exists(folder / "manifest.json", error)) {
     const fs::path plain = folder.has_filename() ? folder : folder.parent_path();
     const fs::path run = plain.has_parent_path() ? plain.parent_path() : fs::path(".");

@@ -29,6 +29,19 @@ class RunFolder : public testing::Test {
 
 const char* const kStart = "{\"time\": 1000.5, \"event\": \"start\", \"step\": 0, \"detail\": \"of 70 steps\"}\n";
 
+TEST_F(RunFolder, OneThatMayNotBeReadIsNotTakenForAnother) {
+  write("metrics.jsonl", "");
+  fs::permissions(run_, fs::perms::none);
+  const uid_t user = ::geteuid();
+  constexpr uid_t kNobody = 65534;  // root may read everything
+  if (user == 0) ASSERT_EQ(::seteuid(kNobody), 0);
+  const std::string found = describe_no_run(run_);
+  if (user == 0) ASSERT_EQ(::seteuid(user), 0);
+  fs::permissions(run_, fs::perms::owner_all);
+  EXPECT_EQ(found, "'" + run_.string() + "' cannot be read: Permission denied");
+  EXPECT_EQ(describe_no_run(run_), "");
+}
+
 TEST_F(RunFolder, StatusFollowsFromTheLastEventAndTheLock) {
   const auto status = [&](const std::string& events) {
     write("events.jsonl", events);

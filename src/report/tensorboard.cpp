@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
 
@@ -50,7 +51,12 @@ uint32_t masked_crc(const std::string& bytes) {
 }
 
 std::filesystem::path new_event_file(const std::filesystem::path& directory) {
-  std::filesystem::create_directories(directory);
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error)
+    throw UserError(concat("cannot create the folder '", directory.string(), "' for TensorBoard: ", error.message(),
+                           ". Give --tensorboard-dir one that can be created and written to."),
+                    ExitCode::kCannotCreate);
   static std::atomic<int> writers{0};
   char host[256] = "localhost";
   gethostname(host, sizeof host - 1);

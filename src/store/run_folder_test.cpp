@@ -281,7 +281,7 @@ TEST_F(RunFolder, AFolderThatCannotBeMadeIsNamed) {
   write_text(folder_ / "file", "");
   EXPECT_EQ(error_of([&] { RunLock lock(folder_ / "file" / "run"); }),
             "cannot create '" + (folder_ / "file/run/.lock").string() +
-                "': Not a directory. Give --save a folder that can be created and written to.");
+                "': Not a directory. Name a folder that can be created and written to.");
 }
 
 RunListing listing_of(const Steps& complete) {

@@ -62,7 +62,7 @@ std::optional<RunLock> RunLock::take_if_free(const fs::path& run_folder) {
   if (!error) lock.descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock.descriptor_ < 0)
     throw UserError(concat("cannot create '", path.string(), "': ", error ? error.message() : std::strerror(errno),
-                           ". Give --save a folder that can be created and written to."),
+                           ". Name a folder that can be created and written to."),
                     ExitCode::kCannotCreate);
   const std::string text = lock_text();
   if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {

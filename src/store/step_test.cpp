@@ -358,6 +358,9 @@ TEST_F(Step, AFullDiskIsNoticedBeforeWritingAndWhileWriting) {
                                 "': it needs 1,048,576 bytes (1.00 MiB), "),
             std::string::npos)
       << before_writing;
+  EXPECT_NE(before_writing.find("Remove old ones with 'espalier checkpoint prune " + folder_.string()),
+            std::string::npos)
+      << before_writing;
   EXPECT_NE(while_writing.find("No space left on device. Checkpoints saved earlier are untouched."), std::string::npos)
       << while_writing;
   EXPECT_EQ(listing.complete.size(), 1u);

@@ -289,14 +289,16 @@ void check_free_space(const fs::path& run_folder, int64_t needed_bytes, int64_t 
     throw UserError(concat("cannot ask for the free space of '", run_folder.string(), "': ", std::strerror(errno)),
                     ExitCode::kInputOutput);
   const auto free_bytes = static_cast<int64_t>(status.f_bavail * status.f_frsize);
-  if (free_bytes < needed_bytes)
-    throw UserError(
-        concat("no room for checkpoint ", step_folder_name(step), " in '", run_folder.string(), "': it needs ",
-               format_count(needed_bytes), " bytes (", format_bytes(static_cast<double>(needed_bytes)), "), ",
-               format_count(free_bytes), " (", format_bytes(static_cast<double>(free_bytes)),
-               ") are free. Remove old ones with 'espalier checkpoint prune ", run_folder.string(),
-               " --keep-last 1 --yes', or use another --save."),
-        ExitCode::kCannotCreate);
+  if (free_bytes >= needed_bytes) return;
+  const bool has_old_ones = !list_steps(run_folder).complete.empty();
+  throw UserError(
+      concat("no room for checkpoint ", step_folder_name(step), " in '", run_folder.string(), "': it needs ",
+             format_count(needed_bytes), " bytes (", format_bytes(static_cast<double>(needed_bytes)), "), ",
+             format_count(free_bytes), " (", format_bytes(static_cast<double>(free_bytes)), ") are free. ",
+             has_old_ones ? concat("Remove old ones with 'espalier checkpoint prune ", run_folder.string(),
+                                   " --keep-last 1 --yes', or use another --save.")
+                          : std::string("Make room there, or use another --save.")),
+      ExitCode::kCannotCreate);
 }
 
 void check_step_is_new(const fs::path& run_folder, int64_t step) {

@@ -26,7 +26,8 @@ class NullEncoder final : public Encoder {
       const int64_t id = parse_id(word, size_);
       if (id < 0) {
         throw UserError(concat("NullTokenizer: expected ids from 0 to ", size_, " with one space between them, found '",
-                               word.substr(0, 40), "' at byte ", begin, " of a text of ", text.size()),
+                               word.substr(0, 40), "' at byte ", begin, " of a text of ", text.size(),
+                               ". It knows no words: those need the tokenizer of the model"),
                         ExitCode::kBadData);
       }
       ids.push_back(static_cast<int32_t>(id));

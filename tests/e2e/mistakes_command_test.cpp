@@ -37,6 +37,17 @@ TEST_P(MistakesCommand, IsAnsweredWithWhatToDo) {
   EXPECT_TRUE(fs::is_empty(folder_ / "work"));
 }
 
+class RecordedOptions : public Command {};
+
+// A run that is only named by --load: its options are in its folder.
+TEST_F(RecordedOptions, AreNamedWhereTheyAreMissing) {
+  const Outcome outcome =
+      bash("mkdir r; touch r/config.toml; espalier train gpt --load r; code=$?; rm -r r; exit $code");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.errors.find("has its options in config.toml: --recipe r/config.toml takes them"), std::string::npos)
+      << outcome.errors;
+}
+
 // Options by the names of other programs.
 INSTANTIATE_TEST_SUITE_P(
     NamesElsewhere, MistakesCommand,
@@ -283,6 +294,135 @@ INSTANTIATE_TEST_SUITE_P(Surroundings, MistakesCommand,
                                          Mistake{"ulimit -f 10; espalier preprocess --input " ESPALIER_SOURCE_FOLDER
                                                  "/tests/data/owt-20.jsonl --output-prefix o $TOKENIZER",
                                                  74, "File too large"}));
+
+// Asked once more by people who had not seen the program before.
+INSTANTIATE_TEST_SUITE_P(
+    Asked, MistakesCommand,
+    testing::Values(
+        Mistake{"espalier preprocess --version", 2, "unknown option --version: `espalier version` shows it"},
+        Mistake{"espalier $TRAIN --split 90,5,3,2", 2,
+                "--split '90,5,3,2' has 4 parts, and there are three sets: train, valid, test. Write 90,5,3."},
+        Mistake{"espalier $SHAPE --data-path $DATA --train-iters 2 --tokenizer-type PretrainedFromHF "
+                "--tokenizer-name-or-path " ESPALIER_SOURCE_FOLDER "/tests/data/gpt2-tiny",
+                2, "holds no tokenizer.json. It can be used by --tokenizer-type GPT2BPETokenizer"},
+        Mistake{"espalier eval --model run --tasks wikitext103 --data wikitext103=$V", 2, "--model: here it is --load"},
+        Mistake{"espalier eval --load run --tasks lambada --data nowhere", 2, "--data nowhere: no such file or folder"},
+        Mistake{"mkdir d; espalier eval --load run --tasks lambada --data lambada=d; code=$?; rmdir d; exit $code", 2,
+                "--data lambada=d is a folder; the task is read from a file"},
+        Mistake{"mkfifo f; espalier eval --load run --tasks lambada --data lambada=f; code=$?; rm f; exit $code", 2,
+                "--data lambada=f is a pipe (FIFO)"},
+        Mistake{"espalier eval --load run --tasks mmlu --data mmlu=$V", 2,
+                "those of lm_eval 0.4 come from its task files: --task-files DIR"},
+        Mistake{"espalier eval --load run --tasks lambada --data lambada=$V --num-fewshot 3", 2,
+                "only tasks of lm-eval-0.4 have examples: --task-files DIR, and lm-eval-0.4:NAME"},
+        Mistake{"espalier submit slurm --nodes 4 $TRAIN", 2, "the ranks cannot run slurm: it is not a command"},
+        Mistake{"espalier generate --load r --sample-input-file $V --genfile g", 2,
+                "of --sample-input-file use --sample-output-file"},
+        Mistake{"espalier generate --load r --prompt x --tokenizer-type GPT2BPETokenizer", 2,
+                "unknown option --tokenizer-type: a checkpoint has its own tokenizer"},
+        Mistake{"espalier $TRAIN --fp32", 2, "--fp32: numbers are fp32 unless --bf16 or --fp16 is given"},
+        Mistake{"espalier $TRAIN --lora-rank 8", 2, "--lora-rank: all parameters are trained"},
+        Mistake{"espalier $BARE --training.steps 10", 2, "--training.steps: here it is --train-iters"},
+        Mistake{"espalier $TRAIN --zebra", 2,
+                "unknown option --zebra: `espalier train gpt --help` lists what there is"},
+        Mistake{"mkdir run; espalier checkpoint verify run --step 5; code=$?; rmdir run; exit $code", 2,
+                "unknown option --step: here it is --ckpt-step"},
+        Mistake{"espalier checkpoint prune run --keep-last 1 --dry-run", 2, "nothing is removed without --yes"},
+        Mistake{"espalier checkpoint export-megatron --load run --output m --target-tensor-parallel-size 2", 2,
+                "here it is --tensor-model-parallel-size"},
+        Mistake{"espalier recipe --params 125M", 2, "--params: here it is --depth; the number of parameters follows"},
+        Mistake{"espalier train", 2, "no model family: there are gpt, bert"},
+        Mistake{"espalier train recipes/tiny.toml", 2, "a recipe is given as espalier train gpt --recipe"},
+        Mistake{"mkdir run; espalier ctl restart run; code=$?; rmdir run; exit $code", 2, "unknown command restart; "},
+        Mistake{"espalier curate " ESPALIER_SOURCE_FOLDER "/recipes/tiny.toml", 2,
+                "A recipe of options is given as espalier train gpt --recipe "},
+        Mistake{"printf '[output]\nfolder = \"a\"\n[[source]]\nname = \"b\"\n' >r.toml; espalier train gpt --recipe "
+                "r.toml; code=$?; rm r.toml; exit $code",
+                2, "r.toml:3: [[source]] belongs to a recipe of espalier curate"},
+        Mistake{"cp " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl in; espalier curate step exact --input in "
+                "--output in; code=$?; rm in; exit $code",
+                2, "in is an input, which would be replaced while it is read"},
+        Mistake{"espalier data sample $DATA --seq-length 32 --json", 2, "write --data-path "}));
+
+// Results that would be wrong without a word: a warning says so.
+INSTANTIATE_TEST_SUITE_P(
+    Silence, MistakesCommand,
+    testing::Values(
+        Mistake{
+            "espalier ${NODATA/--split 1,0,0/} --train-iters 2 --train-weighted-split-paths \"TRAIN: 1 0:0.7 $DATA\" "
+            "--valid-weighted-split-paths \"VALID: 1 0.3:1 $DATA\" --validate-only",
+            0, "'VALID' and the training set share 0.3:0.7 of '"},
+        Mistake{"espalier preprocess --input " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl $TOKENIZER "
+                "--output-prefix o; rm o_*",
+                0, "nothing marks the ends of documents"},
+        Mistake{"espalier preprocess --input " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl $TOKENIZER "
+                "--output-prefix o; espalier $NODATA --data-path o_text_document --train-iters 2 --eod-mask-loss "
+                "--validate-only; code=$?; rm o_*; exit $code",
+                0, "'o_text_document' does not end its documents with the end-of-document token "},
+        Mistake{"espalier generate --load r --prompt x --greedy --temperature 0.5", 66,
+                "--greedy takes the likeliest token: --temperature, --top-k and --top-p have no effect"}));
+
+// Copies of a run in the run itself, and folders that are not a run's.
+INSTANTIATE_TEST_SUITE_P(
+    Places, MistakesCommand,
+    testing::Values(
+        Mistake{"mkdir run; touch run/metrics.jsonl; espalier checkpoint backup run --to run; code=$?; rm -r run; "
+                "exit $code",
+                2, "--to 'run' is in 'run' itself, with which the copy would be lost"},
+        Mistake{"mkdir -p run/deep; touch run/metrics.jsonl; espalier checkpoint backup run --to run/deep; code=$?; rm "
+                "-r run; exit $code",
+                2, "--to 'run/deep' is in 'run' itself"},
+        Mistake{"mkdir -p run/copy; touch run/metrics.jsonl; espalier runs mirror run --to run/copy; code=$?; rm -r "
+                "run; exit $code",
+                2, "--to 'run/copy' is in "},
+        Mistake{
+            "mkdir run; touch run/metrics.jsonl; espalier watch run --once --backup-to run; code=$?; rm -r run; exit "
+            "$code",
+            2, "--to 'run' is in 'run' itself"},
+        Mistake{"mkdir hf; echo '{}' >hf/config.json; touch hf/model.safetensors; espalier watch hf --once; code=$?; "
+                "test -e hf/watch && code=99; "
+                "rm -r hf; exit $code",
+                2, "'hf' is not the folder of a run (--save): "},
+        Mistake{"espalier $TRAIN --tensorboard-dir /proc/nowhere", 73,
+                "cannot create the folder '/proc/nowhere' for TensorBoard"},
+        Mistake{"espalier $TRAIN --save r --save-interval 2; espalier checkpoint export-hf --load r --output "
+                "/proc/nowhere; code=$?; rm -r r; exit $code",
+                73, "Name a folder that can be created and written to."}));
+
+// Data in another form, cut off, or more than there is room for.
+INSTANTIATE_TEST_SUITE_P(
+    Forms, MistakesCommand,
+    testing::Values(
+        Mistake{"tar cf a.tar -C " ESPALIER_SOURCE_FOLDER "/tests/data owt-20.jsonl; espalier preprocess --input a.tar "
+                "--output-prefix o $TOKENIZER; code=$?; rm a.tar; exit $code",
+                65, "'a.tar' is a tar archive"},
+        Mistake{"tar czf a.tgz -C " ESPALIER_SOURCE_FOLDER
+                "/tests/data owt-20.jsonl; espalier preprocess --input a.tgz "
+                "--output-prefix o $TOKENIZER; code=$?; rm a.tgz; exit $code",
+                65, "'a.tgz' is a tar archive"},
+        Mistake{"printf '\\004\\042\\115\\030data' >a.lz4; espalier preprocess --input a.lz4 --output-prefix o "
+                "$TOKENIZER; code=$?; rm a.lz4; exit $code",
+                65, "'a.lz4' is a lz4 file"},
+        Mistake{"espalier $BARE --train-iters 1000000000000", 2,
+                "does not fit into memory. Ask for fewer steps or samples, of training or of --eval-iters"},
+        Mistake{"espalier $TRAIN --lr 0 --min-lr 0 --validate-only", 0, "(command line): no step changes a weight"},
+        Mistake{
+            "head -c 900 $V >v; espalier preprocess --input " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl "
+            "--output-prefix o --tokenizer-type GPT2BPETokenizer --vocab-file v --merge-file $M; code=$?; rm v; exit "
+            "$code",
+            65, "'v'"},
+        Mistake{"espalier $TRAIN --init-method-std 0 --validate-only", 0,
+                "weights that all begin as 0 get no gradient"},
+        Mistake{"espalier train retro ${TRAIN#train gpt} --validate-only", 0,
+                "without --retro-add-retriever nothing is retrieved"},
+        Mistake{
+            "espalier $TRAIN --save r --save-interval 2; rm -r r/step_00000002/tokenizer; espalier generate --load r "
+            "--prompt x; code=$?; rm -r r; exit $code",
+            66, "has no tokenizer: there is no 'r/step_00000002/tokenizer'. Copy that folder from another checkpoint"},
+        Mistake{"espalier checkpoint import-hf --input " ESPALIER_SOURCE_FOLDER
+                "/tests/data/hf/bert --save b; espalier "
+                "generate --load b --prompt x; code=$?; rm -r b; exit $code",
+                2, "has no tokens CLS, SEP and MASK, without which nothing can be filled in"}));
 
 }  // namespace
 }  // namespace espalier

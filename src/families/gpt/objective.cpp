@@ -1,8 +1,13 @@
 // What a GPT is trained to predict: the rows of --objective, and what goes with it and what does not.
+#include <algorithm>
+
 #include "base/format.h"
+#include "base/log.h"
 #include "config/resolving.h"
 #include "config/unused_options.h"
 #include "data/packed_dataset.h"
+#include "data/token_files.h"
+#include "data/token_probe.h"
 #include "families/gpt/internal/gpt.h"
 
 namespace espalier::families {
@@ -118,9 +123,37 @@ void find_unused_by_objective(const GptSettings& settings, config::UnusedOptions
   unused.add_if(is_multitask, {"--reset-position-ids"}, "positions restart at each packed pair");
 }
 
+namespace {
+
+// Rules that begin anew after a document's end do nothing where data were made without --append-eod.
+void warn_of_missing_ends(const data::TextMaskOptions& text, const data::DataPlan& plan) {
+  if (!text.eod) return;
+  for (const data::DataSource& source : plan.train.sources) {
+    if (!data::find_token_files(source.prefix)) continue;  // reported by those who check the files
+    try {
+      const data::TokenStore store(source.prefix);
+      bool has_end = false;
+      data::probe_tokens(store, {0, store.num_sequences()}, [&](const data::TokenProbe& probe) {
+        has_end = has_end || std::find(probe.ids.begin(), probe.ids.end(), *text.eod) != probe.ids.end();
+      });
+      if (!has_end && store.num_sequences() > 0)
+        warn_once(concat("'", source.prefix, "' does not end its documents with the end-of-document token ", *text.eod,
+                         ": --reset-position-ids, --reset-attention-mask and --eod-mask-loss change nothing there. ",
+                         "Rebuild it with 'espalier preprocess --append-eod'"));
+    } catch (const UserError&) {
+      continue;  // damaged files are reported when they are read
+    }
+  }
+}
+
+}  // namespace
+
 void check_gpt_data(const data::RowRules& rules, int64_t sequence_length, const text::Tokenizer* tokenizer,
                     const data::DataPlan& plan, Problems& problems) {
-  if (tokenizer != nullptr) data::TextMaskOptions::make(rules.text, *tokenizer, problems);
+  if (tokenizer != nullptr) {
+    const data::TextMaskOptions text = data::TextMaskOptions::make(rules.text, *tokenizer, problems);
+    if (rules.objective.kind != Kind::kMultitask) warn_of_missing_ends(text, plan);
+  }
   if (rules.objective.kind == Kind::kMultitask && sequence_length > 0)
     data::check_pairs(plan, sequence_length, problems);
 }

@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "base/literal.h"
+#include "base/log.h"
 #include "config/resolving.h"
 #include "families/gpt/internal/gpt.h"
 #include "families/transformer_options.h"
@@ -277,6 +278,9 @@ void resolve_gpt(const config::Resolving& resolving, GptSettings& settings) {
         "of a "
         "norm, with which the stream restarts, has the compute type; leave one out");
   check_objective(resolving, settings);
+  if (settings.shape.init_method_std == 0 && resolving.table.says_notes())
+    warn_once(resolving.origin("--init-method-std") +
+              ": weights that all begin as 0 get no gradient, and learn nothing");
 }
 
 }  // namespace espalier::families::internal

@@ -1,5 +1,6 @@
 // Cross-checks of the options of a Retro; those of its GPT are the GPT's.
 #include "base/format.h"
+#include "base/log.h"
 #include "config/resolving.h"
 #include "config/unused_options.h"
 #include "families/gpt/internal/gpt.h"
@@ -107,7 +108,11 @@ void resolve_retro(const config::Resolving& resolving, config::FamilyConfig& con
   resolve_gpt(resolving, settings.gpt);
   settings.shape.gpt = settings.gpt.shape;
   const RetroResolver resolver(resolving, settings);
-  if (!settings.shape.retrieves) return;
+  if (!settings.shape.retrieves) {
+    if (resolving.table.says_notes())
+      warn_once("without --retro-add-retriever nothing is retrieved: the model is a GPT");
+    return;
+  }
   resolver.check_layers();
   resolver.check_chunks();
   resolver.check_gpt();
