@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/pending_file.h"
+#include "base/temporary_folder.h"
 #include "base/whereabouts.h"
 #include "data/line_reader.h"
 #include "data/sentence_vocabulary.h"
@@ -61,7 +62,7 @@ eval::TokenRow row_of_answer(const text::Tokenizer& tokenizer, const eval::Reque
 
 }  // namespace
 
-EvalFolder::EvalFolder() : path_((fs::temp_directory_path() / "espalier-eval-XXXXXX").string()) {
+EvalFolder::EvalFolder() : path_((temporary_folder() / "espalier-eval-XXXXXX").string()) {
   if (::mkdtemp(path_.data()) == nullptr) throw UserError(concat("cannot create a temporary folder ", path_));
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/foreign_checkpoint.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "config/run_config.h"
 
 namespace espalier::config {
@@ -167,6 +168,12 @@ void FileChecks::check_save() {
     if (!is_run && exists(fs::path(checkpoint.save) / name))
       problems.add(origin("--save"), " is not a run folder, and holds a ", name,
                    ", which the run would replace. Give another folder");
+  const auto foreign = is_run ? std::nullopt : describe_foreign_checkpoint(checkpoint.save);
+  if (foreign) problems.add(origin("--save"), " is not the folder of a run: ", *foreign);
+  const std::string others = is_run ? "" : runs_below(checkpoint.save);
+  if (!others.empty() && table.says_notes())
+    warn_once(concat(origin("--save"), " holds runs, and becomes one itself", others,
+                     ". A folder of its own keeps them apart"));
   const bool begins = checkpoint.load.empty() && !checkpoint.finetune && !config.data.eval_only && !config.plan_only;
   if (begins && !checkpoint.non_persistent_save_interval && !steps.empty())
     problems.add(origin("--save"), " already holds checkpoints up to iteration ", steps.back(),

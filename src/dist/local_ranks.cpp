@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
 #include "base/error.h"
+#include "base/temporary_folder.h"
 
 namespace espalier::dist {
 namespace {
@@ -128,7 +129,7 @@ int64_t collect(std::vector<Child>& children, double timeout_seconds, std::strin
 
 std::vector<std::string> run_ranks(const spec::GridShape& shape, const RankFunction& function,
                                    const LocalRanksOptions& options) {
-  std::string folder = (std::filesystem::temp_directory_path() / "espalier-ranks-XXXXXX").string();
+  std::string folder = (temporary_folder() / "espalier-ranks-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr)
     throw UserError(concat("cannot create ", folder, ": ", std::strerror(errno)), ExitCode::kCannotCreate);
   std::vector<Child> children(static_cast<size_t>(shape.num_ranks()));

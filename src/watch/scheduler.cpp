@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/shell.h"
+#include "base/temporary_folder.h"
 
 namespace espalier::watch {
 namespace {
@@ -33,9 +34,9 @@ std::string answer_of(const std::string& command) {
 }  // namespace
 
 CommandOutput output_of(const std::string& command) {
-  std::string errors = (std::filesystem::temp_directory_path() / "espalier-watch-XXXXXX").string();
+  std::string errors = (temporary_folder() / "espalier-watch-XXXXXX").string();
   const int file = ::mkostemp(errors.data(), O_CLOEXEC);
-  if (file < 0) throw UserError(concat("cannot create a file in ", std::filesystem::temp_directory_path().string()));
+  if (file < 0) throw UserError(concat("cannot create a file in ", temporary_folder().string()));
   ::close(file);
   const std::string line = concat("timeout -k 5 60 sh -c ", shell_word(command), " 2>", shell_word(errors));
   std::FILE* pipe = ::popen(line.c_str(), "re");

@@ -411,6 +411,16 @@ INSTANTIATE_TEST_SUITE_P(
             "--output-prefix o --tokenizer-type GPT2BPETokenizer --vocab-file v --merge-file $M; code=$?; rm v; exit "
             "$code",
             65, "'v'"},
+        Mistake{
+            "espalier $TRAIN --save r --save-interval 2; echo '{\"text\": \"a b\"}' >l; TMPDIR=/nowhere espalier eval "
+            "--load r --tasks lambada --data lambada=l; code=$?; rm -r r l; exit $code",
+            73, "TMPDIR=/nowhere names no folder"},
+        Mistake{"mkdir -p runs/a/step_00000002; touch runs/a/step_00000002/manifest.json; espalier $TRAIN --save runs "
+                "--save-interval 2 --validate-only; code=$?; rm -r runs; exit $code",
+                0, "--save runs (command line) holds runs, and becomes one itself; there are runs below it: runs/a"},
+        Mistake{"mkdir hf; echo '{}' >hf/config.json; touch hf/model.safetensors; espalier $TRAIN --save hf "
+                "--save-interval 2; code=$?; rm -r hf; exit $code",
+                2, "--save hf (command line) is not the folder of a run: it is a Hugging Face model"},
         Mistake{"espalier $TRAIN --init-method-std 0 --validate-only", 0,
                 "weights that all begin as 0 get no gradient"},
         Mistake{"espalier train retro ${TRAIN#train gpt} --validate-only", 0,
