@@ -137,6 +137,11 @@ int runs_plot_main(const std::vector<std::string>& arguments) {
   bool runs = false;
   parse(arguments, request, runs);
   if (!runs) return 0;
+  for (const char* ending : {".png", ".jpg", ".jpeg", ".gif", ".pdf", ".webp"})
+    if (request.output.ends_with(ending))
+      throw UserError(concat("--output ", request.output, ": the picture is in SVG; name it ",
+                             request.output.substr(0, request.output.rfind('.')), ".svg"),
+                      ExitCode::kUsage);
   report::Chart chart{.title = request.title,
                       .x_name = name_of(request.against),
                       .y_name = request.metric,

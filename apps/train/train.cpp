@@ -40,14 +40,15 @@ data::DataPlan check_sources(const config::RunConfig& config, Problems& problems
   return data::plan_data(options, problems);
 }
 
-// The tokenizer itself, and that the embedding covers it. What files are missing is reported already.
-std::unique_ptr<text::Tokenizer> check_vocabulary(config::RunConfig& config, Problems& problems) {
+// The tokenizer itself, and that the embedding covers it. What files are missing is reported already; `of_data`:
+// damaged.
+std::unique_ptr<text::Tokenizer> check_vocabulary(config::RunConfig& config, Problems& problems, Problems& of_data) {
   try {
     std::unique_ptr<text::Tokenizer> tokenizer = load_run_tokenizer(config.tokenizer);
     if (tokenizer != nullptr) config::set_vocabulary(config, tokenizer->vocab_size());
     return tokenizer;
   } catch (const UserError& error) {
-    problems.add(error.what());
+    (error.code() == ExitCode::kBadData ? of_data : problems).add(error.what());
     return nullptr;
   }
 }
@@ -65,7 +66,9 @@ Problems check_data(const config::RunConfig& config, const std::vector<std::stri
       else
         problems.add(line, ". Give the tokenizer that made the data, or --allow-other-tokenizer.");
     }
-  const int64_t num_ids = allow_other ? config.vocabulary.padded_size : config.vocabulary.size;
+  // Of another tokenizer it is no news that ids do not fit.
+  const bool is_of_other = !problems.empty();
+  const int64_t num_ids = is_of_other ? 0 : allow_other ? config.vocabulary.padded_size : config.vocabulary.size;
   for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
     if (!data::find_token_files(prefix)) continue;
     try {
@@ -225,13 +228,15 @@ int train_family(const config::Family& family, const std::vector<std::string>& a
   if (!config::read_run(family, {arguments.begin() + 1, arguments.end()}, config, table, problems)) return 0;
   if (config.validate_only) signals.reset();  // a check just ends
   const data::DataPlan plan = check_sources(config, problems);
-  const std::unique_ptr<text::Tokenizer> tokenizer = check_vocabulary(config, problems);
+  Problems of_data;
+  const std::unique_ptr<text::Tokenizer> tokenizer = check_vocabulary(config, problems, of_data);
   check_eval_tasks(config, problems);
   check_pretrained(config, problems);
   check_hf_folders(config, problems);
   if (family.check_data != nullptr) family.check_data(config, tokenizer.get(), plan, problems);
   if (table.says_notes()) warn_of_shared_documents(plan);
-  const Problems of_data = check_data(config, plan.token_files(), tokenizer.get());
+  const Problems of_files = check_data(config, plan.token_files(), tokenizer.get());
+  for (const std::string& message : of_files.messages()) of_data.add(message);
   if (problems.empty()) of_data.raise(ExitCode::kBadData);
   for (const std::string& message : of_data.messages()) problems.add(message);
   problems.raise();

@@ -69,7 +69,8 @@ bool read_parity_request(const std::vector<std::string>& arguments, ParityReques
     } catch (const UserError& error) {
       found.add(error.what());
     }
-    for (const std::string& message : found.messages()) problems.add("layout ", layout, ": ", message);
+    for (const std::string& message : found.messages())
+      problems.add(message.starts_with("layout '") ? "" : concat("layout ", layout, ": "), message);
   }
   return true;
 }

@@ -34,9 +34,13 @@ TEST_F(RunFolder, OneThatMayNotBeReadIsNotTakenForAnother) {
   fs::permissions(run_, fs::perms::none);
   const uid_t user = ::geteuid();
   constexpr uid_t kNobody = 65534;  // root may read everything
-  if (user == 0) ASSERT_EQ(::seteuid(kNobody), 0);
+  if (user == 0) {
+    ASSERT_EQ(::seteuid(kNobody), 0);
+  }
   const std::string found = describe_no_run(run_);
-  if (user == 0) ASSERT_EQ(::seteuid(user), 0);
+  if (user == 0) {
+    ASSERT_EQ(::seteuid(user), 0);
+  }
   fs::permissions(run_, fs::perms::owner_all);
   EXPECT_EQ(found, "'" + run_.string() + "' cannot be read: Permission denied");
   EXPECT_EQ(describe_no_run(run_), "");

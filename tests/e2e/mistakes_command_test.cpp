@@ -359,6 +359,21 @@ INSTANTIATE_TEST_SUITE_P(
                 "--output-prefix o; espalier $NODATA --data-path o_text_document --train-iters 2 --eod-mask-loss "
                 "--validate-only; code=$?; rm o_*; exit $code",
                 0, "'o_text_document' does not end its documents with the end-of-document token "},
+        Mistake{"espalier preprocess --input " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl $TOKENIZER "
+                "--output-prefix o --split-sentences; espalier $NODATA --data-path o_text_sentence --train-iters 2 "
+                "--validate-only; code=$?; rm o_*; exit $code",
+                0, "'o_text_sentence' keeps the sentences of its documents apart"},
+        Mistake{"espalier parity ${SHAPE#train } --data-path $DATA --train-iters 2 --tokenizer-type PretrainedFromHF "
+                "--tokenizer-name-or-path " ESPALIER_SOURCE_FOLDER "/tests/data/gpt2-tiny --layouts tp1,tp2",
+                66, "holds no tokenizer.json. It can be used by --tokenizer-type GPT2BPETokenizer"},
+        Mistake{"espalier parity gpt ${TRAIN#train gpt} --layouts tp2", 2,
+                "--layouts tp2 names one layout, which is compared with none"},
+        Mistake{
+            "mkdir run; touch run/metrics.jsonl; espalier runs plot run --output x.png; code=$?; rm -r run; exit $code",
+            2, "--output x.png: the picture is in SVG; name it x.svg"},
+        Mistake{"espalier preprocess --input " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl --tokenizer-type "
+                "NullTokenizer --vocab-size 99 --output-prefix o",
+                65, "It knows no words: those need the tokenizer of the model"},
         Mistake{"espalier generate --load r --prompt x --greedy --temperature 0.5", 66,
                 "--greedy takes the likeliest token: --temperature, --top-k and --top-p have no effect"}));
 
@@ -421,6 +436,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"mkdir hf; echo '{}' >hf/config.json; touch hf/model.safetensors; espalier $TRAIN --save hf "
                 "--save-interval 2; code=$?; rm -r hf; exit $code",
                 2, "--save hf (command line) is not the folder of a run: it is a Hugging Face model"},
+        Mistake{
+            "head -c 900 $V >v; espalier $SHAPE --data-path $DATA --train-iters 2 --tokenizer-type GPT2BPETokenizer "
+            "--vocab-file v --merge-file $M; code=$?; rm v; exit $code",
+            65, "'v'"},
         Mistake{"espalier $TRAIN --init-method-std 0 --validate-only", 0,
                 "weights that all begin as 0 get no gradient"},
         Mistake{"espalier train retro ${TRAIN#train gpt} --validate-only", 0,

@@ -125,13 +125,17 @@ void find_unused_by_objective(const GptSettings& settings, config::UnusedOptions
 
 namespace {
 
-// Rules that begin anew after a document's end do nothing where data were made without --append-eod.
-void warn_of_missing_ends(const data::TextMaskOptions& text, const data::DataPlan& plan) {
-  if (!text.eod) return;
+// What trains without an error and is not what was meant: sentences in place of documents, and rules for the ends of
+// documents that data made without --append-eod do not have.
+void warn_of_documents(const data::TextMaskOptions& text, const data::DataPlan& plan) {
   for (const data::DataSource& source : plan.train.sources) {
     if (!data::find_token_files(source.prefix)) continue;  // reported by those who check the files
     try {
       const data::TokenStore store(source.prefix);
+      if (store.num_sequences() > store.num_documents())
+        warn_once(concat("'", source.prefix, "' keeps the sentences of its documents apart (--split-sentences), and a ",
+                         "GPT takes each for a document: it reads them in any order"));
+      if (!text.eod) continue;
       bool has_end = false;
       data::probe_tokens(store, {0, store.num_sequences()}, [&](const data::TokenProbe& probe) {
         has_end = has_end || std::find(probe.ids.begin(), probe.ids.end(), *text.eod) != probe.ids.end();
@@ -152,7 +156,7 @@ void check_gpt_data(const data::RowRules& rules, int64_t sequence_length, const 
                     const data::DataPlan& plan, Problems& problems) {
   if (tokenizer != nullptr) {
     const data::TextMaskOptions text = data::TextMaskOptions::make(rules.text, *tokenizer, problems);
-    if (rules.objective.kind != Kind::kMultitask) warn_of_missing_ends(text, plan);
+    if (rules.objective.kind != Kind::kMultitask) warn_of_documents(text, plan);
   }
   if (rules.objective.kind == Kind::kMultitask && sequence_length > 0)
     data::check_pairs(plan, sequence_length, problems);
