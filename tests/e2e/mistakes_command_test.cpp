@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
                 2, "exchange --vocab-file and --merge-file"},
         Mistake{"espalier $SHAPE --data-path $DATA --train-iters 2 --tokenizer-type SentencePieceTokenizer "
                 "--tokenizer-model $V",
-                2, "is JSON, not a SentencePiece model"},
+                65, "is JSON, not a SentencePiece model"},
         Mistake{"espalier data check " ESPALIER_SOURCE_FOLDER "/tests/data/owt-20.jsonl", 65, "is text (JSON)"}));
 
 // Answers that were crashes, wrong results without a word, or no help.
