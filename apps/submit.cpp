@@ -7,6 +7,7 @@
 
 #include "apps/become_engine.h"
 #include "apps/commands.h"
+#include "apps/launch/launched_run.h"
 #include "apps/train/check_training.h"
 #include "base/file.h"
 #include "base/format.h"
@@ -17,7 +18,6 @@
 #include "families/registry.h"
 #include "launch/batch_script.h"
 #include "launch/launch_options.h"
-#include "launched_run.h"
 
 namespace espalier {
 namespace {

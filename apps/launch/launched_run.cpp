@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "apps/commands.h"
 #include "base/error.h"
-#include "commands.h"
 #include "config/run_config.h"
 #include "families/registry.h"
 
