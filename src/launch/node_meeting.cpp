@@ -65,6 +65,12 @@ int64_t num_ranks(const std::vector<Node>& nodes) {
   return count;
 }
 
+std::set<std::string> ids_of(const std::vector<Node>& nodes) {
+  std::set<std::string> ids;
+  for (const Node& node : nodes) ids.insert(node.id);
+  return ids;
+}
+
 Failure gone(const Round& round) {
   const Node& node = round.nodes[round.node];
   Failure failure;
@@ -238,13 +244,35 @@ std::string NodeMeeting::missing(const std::vector<Node>& nodes) const {
   return concat(who, " (", count, " of ", all, " here: ", here, ")");
 }
 
-// In the order of their ranks: as many of the first of them as the program can run on; none if it cannot run on as many
-// as have to be there.
-std::vector<Node> NodeMeeting::largest_fitting(std::vector<Node> nodes) const {
+const std::set<std::string>& NodeMeeting::members_before() {
+  if (std::exchange(round_of_members_, round_) == round_) return members_before_;
+  members_before_.clear();
+  const std::string list = concat("launch/", round_ - 1, "/world");
+  if (store_.check({list}))
+    for (const Node& node : nodes_from_text(store_.get(list, 10s))) members_before_.insert(node.id);
+  return members_before_;
+}
+
+// Whether a machine of the last round may still come: its ranks are stopping. Its launcher holds what the others want
+// to go on from, which one that waits for a place does not.
+bool NodeMeeting::awaits_former(const std::vector<Node>& nodes) {
+  std::set<std::string> missing = members_before();
+  for (const std::string& id : ids_of(nodes)) missing.erase(id);
+  const auto has_left = [this](int64_t round, const std::string& id) {
+    return store_.check({concat("launch/", round, "/left/", id)});
+  };
+  return std::any_of(missing.begin(), missing.end(),
+                     [&](const std::string& id) { return !has_left(round_ - 1, id) && !has_left(round_, id); });
+}
+
+// In the order of their ranks: as many as the program can run on, the `preferred` before others; none if it cannot run
+// on as many as have to be there.
+std::vector<Node> NodeMeeting::largest_fitting(std::vector<Node> nodes, const std::set<std::string>& preferred) const {
   nodes = number_nodes(std::move(nodes));
+  std::stable_partition(nodes.begin(), nodes.end(), [&](const Node& node) { return preferred.contains(node.id); });
   if (std::ssize(nodes) > options_.max_nodes) nodes.resize(static_cast<size_t>(options_.max_nodes));
   for (; std::ssize(nodes) >= options_.min_nodes; nodes.pop_back())
-    if (!fits_ || fits_(num_ranks(nodes))) return nodes;
+    if (!fits_ || fits_(num_ranks(nodes))) return number_nodes(std::move(nodes));
   return {};
 }
 
@@ -258,7 +286,7 @@ std::vector<Node> NodeMeeting::larger_group(double waited_seconds) {
   }
   if (!is_time) return {};
   all.insert(all.end(), waiting.begin(), waiting.end());
-  return num_ranks(largest_fitting(all)) > num_ranks(nodes_) ? waiting : std::vector<Node>{};
+  return num_ranks(largest_fitting(all, ids_of(nodes_))) > num_ranks(nodes_) ? waiting : std::vector<Node>{};
 }
 
 void NodeMeeting::ask_to_regroup() { store_.compare_set(key("regroup"), "", "yes"); }
@@ -304,14 +332,16 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
       last_call = Time::max();
     else if (last_call == Time::max())
       last_call = surroundings_.time_in(options_.last_call_seconds);
-    if (count >= options_.max_nodes || surroundings_.now() >= last_call)
-      if (const std::vector<Node> chosen = largest_fitting(nodes); !chosen.empty())
+    if ((count >= options_.max_nodes && !awaits_former(nodes)) || surroundings_.now() >= last_call)
+      if (const std::vector<Node> chosen = largest_fitting(nodes, members_before()); !chosen.empty())
         return nodes_from_text(store_.compare_set(key("world"), "", to_text(chosen)));
     if (surroundings_.now() <= give_up) {
       // Of a run that has enough machines and starts without the others.
       const Surroundings::Seconds to_start = last_call == Time::max() ? -1s : last_call - surroundings_.now();
       if (to_start > 0s)
-        report.look(missing(nodes), concat("the run starts without at ", WaitReport::wall_clock(to_start)));
+        report.look(count >= options_.max_nodes ? "machines of the start before, whose ranks are still stopping"
+                                                : missing(nodes),
+                    concat("the run starts without at ", WaitReport::wall_clock(to_start)));
       else
         report.look(missing(nodes));
       surroundings_.sleep_for(kLook * std::max(1.0, static_cast<double>(count) / kMachinesOfALook));
@@ -451,13 +481,13 @@ RoundOutcome NodeMeeting::outcome_after_all() {
 bool NodeMeeting::others_are_enough(size_t without) {
   std::vector<Node> others = nodes_;
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(without));
-  std::set<std::string> known;
-  for (const Node& node : nodes_) known.insert(node.id);
+  const std::set<std::string> members = ids_of(nodes_);
+  std::set<std::string> known = members;
   for (const char* list : {"arrived", "waiting"})  // one that came as the list was closed does not wait yet
     if (store_.check({key(list)}))
       for (Node& node : nodes_in(list))
         if (known.insert(node.id).second) others.push_back(std::move(node));
-  const char* const answer = largest_fitting(others).empty() ? "no" : "yes";
+  const char* const answer = largest_fitting(others, members).empty() ? "no" : "yes";
   return store_.compare_set(key("goes-on"), "", answer) == "yes";  // others may have come or left for another launcher
 }
 

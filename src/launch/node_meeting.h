@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -105,7 +106,9 @@ class NodeMeeting {
   bool have_left(const std::vector<Node>& nodes, bool all);  // all of them, or any
   std::string missing(const std::vector<Node>& nodes) const;
   std::vector<Node> number_nodes(std::vector<Node> nodes) const;
-  std::vector<Node> largest_fitting(std::vector<Node> nodes) const;
+  std::vector<Node> largest_fitting(std::vector<Node> nodes, const std::set<std::string>& preferred) const;
+  const std::set<std::string>& members_before();  // of the last round, by id
+  bool awaits_former(const std::vector<Node>& nodes);
   std::vector<Node> meet(const std::function<bool()>& is_cancelled);
   bool next_round_comes(const std::function<bool()>& is_cancelled);
   std::vector<std::string> words_of_stopped(Surroundings::Time deadline);
@@ -129,6 +132,8 @@ class NodeMeeting {
   std::map<std::string, Node> cards_;  // of machines that have come in the round `round_of_cards_`, by id
   int64_t round_of_cards_ = -1;
   std::map<std::string, Surroundings::Time> waiting_since_;  // machines, by id
+  std::set<std::string> members_before_;                     // of the round before `round_of_members_`
+  int64_t round_of_members_ = -1;
   std::atomic<RoundOutcome> outcome_ = RoundOutcome::kRunning;
   std::atomic<bool> leaving_ = false;
   std::unique_ptr<Task> watcher_;

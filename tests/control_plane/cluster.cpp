@@ -97,6 +97,7 @@ class Cluster {
   void happen(const Fault& fault);
   Process* process_on(int machine);
   void kill_a_rank_of_bad(int number, int64_t round);
+  void check_former_come_first(const std::string& who, const Round& round);
   void check_end();
   void check_codes();
   bool must_complete() const;
@@ -261,9 +262,38 @@ void Cluster::check_start(Process& process, const Round& round) {
       violate(concat(who, "ranks of round ", other->ranks->round(), " still run at launcher ", other->number));
   const auto over = store_.time_of("launch/over"), agreed = store_.time_of(concat("launch/", round.number, "/world"));
   if (over && agreed && *over < *agreed) violate(who + "the run was over before");
+  check_former_come_first(who, round);
   if (scenario_.bad_machines.count(process.machine) != 0)
     fibers_.at(fibers_.now() + nanoseconds(random_.between(0, 5)),
                [this, number = process.number, at = round.number] { kill_a_rank_of_bad(number, at); });
+}
+
+// Of the machines of the last round each that has neither left nor come too late is in this one, or nobody new is.
+void Cluster::check_former_come_first(const std::string& who, const Round& round) {
+  const auto key = [&](int64_t number, const std::string& name) { return concat("launch/", number, "/", name); };
+  const auto last = training_.groups().find({training_.run(), round.number - 1});
+  const auto agreed = store_.time_of(key(round.number, "world")), first = store_.time_of(key(round.number, "arrived"));
+  if (last == training_.groups().end() || !agreed || !first) return;
+  const std::vector<std::string>& former = last->second.machines;
+  const auto is_new = [&](const launch::Node& node) {
+    return std::find(former.begin(), former.end(), node.id) == former.end();
+  };
+  if (std::none_of(round.nodes.begin(), round.nodes.end(), is_new)) return;
+  const bool was_last_call = *agreed - *first >= nanoseconds(scenario_.options.last_call_seconds);
+  const Nanoseconds on_the_way = nanoseconds(1 + 8 * scenario_.network.latest);  // of a word, until all have heard it
+  for (const auto& process : processes_) {
+    const std::string id = concat("machine", process->machine, "-", 100 + process->number);
+    const bool was_there = std::find(former.begin(), former.end(), id) != former.end(),
+               is_there =
+                   std::any_of(round.nodes.begin(), round.nodes.end(), [&](const auto&node) { return node.id == id; });
+    const bool has_left = !process->is_alive || process->is_cut_off || process->was_told_to_end ||
+                          store_.has(key(round.number - 1, "left/" + id)) ||
+                          store_.has(key(round.number, "left/" + id));
+    if (!was_there || is_there || has_left) continue;
+    const auto came = store_.time_of(key(round.number, "node/" + id));
+    if (!was_last_call || (came && *came + on_the_way < *agreed))
+      violate(concat(who, "another machine has the place of ", id, ", which was there before"));
+  }
 }
 
 void Cluster::kill_a_rank_of_bad(int number, int64_t round) {

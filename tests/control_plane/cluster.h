@@ -7,6 +7,7 @@
 //   all launchers of a round have the same list of machines, each rank is on it once, and nobody starts a round twice
 //   rounds increase, and ranks of two rounds never run at once (but of a machine that the network has left)
 //   no round begins once the run has ended
+//   no machine that was not in the last round takes the place of one that was, and comes again in time
 //   every launcher ends, within an hour of the last fault
 //   exit code 0 says that the training is complete, or that it was told to stop and has saved
 //   a run that nothing disturbs takes one start; one whose faults come from outside completes while the machines that

@@ -100,4 +100,16 @@ Scenario scenario_of(uint64_t seed) {
   return scenario;
 }
 
+Scenario with_spares(uint64_t seed) {
+  Scenario scenario = scenario_of(seed);
+  Random random(seed ^ 0x59A4E5ULL);
+  scenario.options.rendezvous = launch::Rendezvous::kC10d;
+  const int64_t count = 1 + random.up_to(1);
+  for (int64_t number = 0; number < count; ++number, ++scenario.num_machines) {
+    scenario.starts.push_back(random.between(0, 2));
+    scenario.starts[static_cast<size_t>(1 + random.up_to(scenario.num_machines - 1))] = random.between(3, 20);
+  }
+  return scenario;
+}
+
 }  // namespace espalier::control_plane

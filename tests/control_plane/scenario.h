@@ -49,5 +49,7 @@ struct Scenario {
 };
 
 Scenario scenario_of(uint64_t seed);
+// The same with launchers that come later and wait for a place, of names between those of the others.
+Scenario with_spares(uint64_t seed);
 
 }  // namespace espalier::control_plane
