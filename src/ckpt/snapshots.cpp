@@ -14,6 +14,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/whereabouts.h"
 #include "ckpt/save_plan.h"
 #include "ckpt/together.h"
 
@@ -318,6 +319,7 @@ store::TrainingState Snapshots::load(int64_t step, const std::vector<TensorReque
 
 void Snapshots::clear() {
   link_.reset();
+  is_under_way_ = false;
   choice_.reset();
   newest_slot_ = safe_slot_ = -1;
   forget_after(0);
@@ -335,19 +337,25 @@ void Snapshots::replicate() {
   if (!replicates_) return;
   connect();
   keeps_between_tries_ = kFirstKeepsBetweenTries;
-  if (!choice_) return;
-  sent_at_ = Clock::now();
-  if (sends(rank())) send_newest();  // also where there is one already: nobody has checked it
+  if (choice_) send_newest();  // also where there is one already: nobody has checked it
 }
 
 void Snapshots::connect() {
   together(group_, [&] { link_ = std::make_unique<CopyLink>(options_.replication->link); });
-  addresses_ = group_.gather_texts(link_->address());
-  if (source()) link_->receive_into(options_.replication->slots);
-  if (sends(rank())) link_->send_to(addresses_[static_cast<size_t>(target(rank()))]);
+  const CopyLink::End own = link_->end();
+  ends_.clear();
+  for (const std::string& text : group_.gather_texts(concat(own.address, " ", own.name))) {
+    const size_t blank = text.find(' ');
+    ends_.push_back({text.substr(0, blank), text.substr(blank + 1)});
+  }
+  if (const auto from = source()) link_->receive_into(options_.replication->slots, ends_[static_cast<size_t>(*from)]);
+  if (sends(rank())) link_->send_to(ends_[static_cast<size_t>(target(rank()))]);
 }
 
 void Snapshots::send_newest() {
+  is_under_way_ = true;
+  sent_at_ = Clock::now();
+  if (!sends(rank())) return;
   SnapshotHead newest;
   int64_t safe_step = 0;
   for (const SnapshotHead& head : options_.own.heads()) {
@@ -363,56 +371,41 @@ int64_t Snapshots::newest_step() const {
   return 0;
 }
 
-bool Snapshots::takes_too_long() const {
-  return age_of(sent_at_) > std::max(options_.replication->longest_copy_seconds, 10 * interval_);
-}
-
 // All ranks decide alike: then the newest copies that have reached their peers are of one step.
-bool Snapshots::may_keep() {
-  if (asked_at_ != Time()) interval_ = age_of(asked_at_);
-  asked_at_ = Clock::now();
-  if (!replicates_) {
-    safe_slot_ = newest_slot_;
-    return true;
+void Snapshots::settle() {
+  if (!std::exchange(is_under_way_, false)) return;
+  const double interval = age_of(sent_at_),  // that was left to it
+      longest = std::max(options_.replication->longest_copy_seconds, 10 * interval);
+  CopyLink::State state = CopyLink::State::kIdle;
+  {
+    const WaitsFor waits(Waiting::kPeers, "copy of the state", "another machine");
+    state = link_->wait(longest - interval);
   }
-  if (!link_) {
-    ESPALIER_CHECK(keeps_to_next_try_ > 0, "replicate() comes before keep()");
-    safe_slot_ = newest_slot_;
-    if (--keeps_to_next_try_ == 0) try_again();
-    return true;
-  }
-  const CopyLink::State state = link_->state();
-  const bool is_late = state == CopyLink::State::kUnderWay && takes_too_long();
-  const std::vector<bool> any =
-      group_.any({state == CopyLink::State::kUnderWay, state == CopyLink::State::kDamaged,
-                  state == CopyLink::State::kBroken, is_late, state == CopyLink::State::kArrived});
-  if (any[2] || any[3]) {
+  const bool is_late = state == CopyLink::State::kUnderWay, has_waited = age_of(sent_at_) > 1.1 * interval;
+  const std::vector<bool> any = group_.any({state == CopyLink::State::kDamaged, state == CopyLink::State::kBroken,
+                                            is_late, state == CopyLink::State::kArrived, has_waited});
+  if (any[1] || any[2]) {
     stop_sending(state == CopyLink::State::kBroken ? link_->trouble()
-                 : is_late ? concat("the copy to ", addresses_[static_cast<size_t>(target(rank()))],
-                                    " has been under way for ", format_duration(age_of(sent_at_)))
+                 : is_late ? concat("the copy to ", address_of_target(), " has been under way for ",
+                                    format_duration(age_of(sent_at_)))
                            : "");
-    return true;
+    return;
   }
+  if (any[4] && !std::exchange(said_wait_, true))
+    log_info("training waits until the copy of the state before has reached another machine: it took ",
+             format_printf("%.0f ms, and the next was due after %.0f ms", 1000 * age_of(sent_at_), 1000 * interval),
+             ". A larger --non-persistent-save-interval makes fewer of them");
   if (any[0]) {
-    if (!std::exchange(said_skip_, true))
-      log_warning(
-          "a copy of the state takes longer to another machine than the steps until the next one is due: it is ",
-          "left out, and so are others until the one before has arrived. A larger "
-          "--non-persistent-save-interval makes fewer of them");
-    return false;
-  }
-  if (any[1]) {
-    for (const std::string& whose : group_.gather_texts(
-             state == CopyLink::State::kDamaged
-                 ? concat("rank ", rank(), " has arrived damaged at ", addresses_[static_cast<size_t>(target(rank()))])
-                 : ""))
+    for (const std::string& whose :
+         group_.gather_texts(state == CopyLink::State::kDamaged
+                                 ? concat("rank ", rank(), " has arrived damaged at ", address_of_target())
+                                 : ""))
       if (!whose.empty())
         log_warning("the copy of the state of ", whose, " (its checksum differs): that step does not count there");
-    return true;
+    return;
   }
   safe_slot_ = newest_slot_;
-  if (any[4]) say_arrived();
-  return true;
+  if (any[3]) say_arrived();
 }
 
 void Snapshots::say_arrived() {
@@ -485,9 +478,14 @@ uint64_t Snapshots::fill(uint8_t* copy, const std::vector<TensorToSave>& tensors
   return hash64(sums.data(), sums.size() * sizeof(uint64_t));
 }
 
-bool Snapshots::keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors) {
+void Snapshots::keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors) {
   ESPALIER_CHECK(tensors.size() == begins_.size(), tensors.size(), " of ", begins_.size());
-  if (!may_keep()) return false;
+  settle();
+  if (!link_) {
+    ESPALIER_CHECK(!replicates_ || keeps_to_next_try_ > 0, "replicate() comes before keep()");
+    safe_slot_ = newest_slot_;
+    if (replicates_ && --keeps_to_next_try_ == 0) try_again();
+  }
   const int slot = options_.own.slot_to_write(safe_slot_);
   const uint64_t sum = fill(options_.own.begin(slot), tensors);
   store::Manifest manifest;
@@ -498,9 +496,7 @@ bool Snapshots::keep(const store::TrainingState& numbers, const std::vector<Tens
                              .checksum = sum,
                              .text = store::to_json(manifest)});
   newest_slot_ = slot;
-  sent_at_ = Clock::now();
-  if (link_ && sends(rank())) send_newest();
-  return true;
+  if (link_) send_newest();
 }
 
 }  // namespace espalier::ckpt

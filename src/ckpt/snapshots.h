@@ -6,17 +6,18 @@
 //   else snapshots.clear();
 //   snapshots.replicate();
 //   ...
-//   snapshots.keep(numbers, tensors);     // after a step
+//   snapshots.settle();                   // before a step counts as done
+//   snapshots.keep(numbers, tensors);     // after it
 //
-// Each rank copies what it holds, at nearly the speed of memory. Collective except for keep() without replication.
+// Each rank copies what it holds, at nearly the speed of memory. Collective except for these two without replication.
 // Between two keep() ranks exchange something, so that none is further than one copy ahead of another: then there is a
 // step of which all have a whole one, whenever one dies.
 //
 // A copy is known by what it is of (names, types and parts of the tensors), not by who made it: a rank on a machine
 // that has lost its memory takes that of a replica which holds the same. With replication, a rank that no other machine
-// has a replica of also sends its copies to the rank `jump` further on (launch/copy_link.h), in the background. The
-// next copy is made when the one before has arrived everywhere: whichever machine dies, there is a step of which every
-// rank's copy exists.
+// has a replica of also sends its copies to the rank `jump` further on (launch/copy_link.h), in the background. A step
+// counts as done once the copy of the one before has arrived everywhere: whichever machine dies, at most one step that
+// was done is lost.
 #pragma once
 
 #include <chrono>
@@ -45,8 +46,8 @@ class Snapshots {
     std::optional<int64_t> jump = {};
     bool is_first_start = true;  // of the run: a jump to the same machine is refused; later it is left out
     launch::CopyLink::Options link;
-    // A copy is given up that takes longer, and longer than ten intervals between copies.
-    double longest_copy_seconds = 120;
+    // A copy is given up that takes longer, and longer than ten intervals between copies: training waits for it.
+    double longest_copy_seconds = 30;
     // Is told that copies stop reaching other machines, and that they do again: the event, the step, what there is to
     // say.
     std::function<void(const std::string&, int64_t, const std::string&)> on_change = {};
@@ -71,8 +72,9 @@ class Snapshots {
   // Copies go to another machine from now on, the one that was loaded first.
   void replicate();
 
-  // False where it makes none, because the one before is still on its way to another machine.
-  bool keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors);
+  // Waits until the copy that was made last has arrived at the other machines, or is given up.
+  void settle();
+  void keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors);
   int64_t bytes() const { return bytes_; }  // of one copy, of this rank
 
  private:
@@ -94,6 +96,7 @@ class Snapshots {
   bool sends(int64_t rank) const { return sends_[static_cast<size_t>(rank)]; }
   int64_t target(int64_t rank) const { return (rank + jump_) % group_.size(); }
   bool stays_at_home(int64_t rank) const;
+  const std::string& address_of_target() const { return ends_[static_cast<size_t>(target(rank()))].address; }
   std::optional<int64_t> source() const;  // whose copies come here
   void divide(const std::vector<TensorToSave>& tensors);
   void plan_replication();
@@ -108,13 +111,11 @@ class Snapshots {
   void give(const HeldCopy& copy, int64_t to) const;
   Fetched fetch(const HeldCopy& copy);
   void forget_after(int64_t step);
-  bool may_keep();
   void connect();
   void try_again();
   void stop_sending(const std::string& trouble);
   void say_arrived();
   int64_t newest_step() const;
-  bool takes_too_long() const;
   void send_newest();
   uint64_t fill(uint8_t* copy, const std::vector<TensorToSave>& tensors) const;
 
@@ -129,12 +130,12 @@ class Snapshots {
   std::vector<size_t> first_pieces_;  // of the blocks, and the number of pieces
   std::optional<CopyChoice> choice_;
   int newest_slot_ = -1, safe_slot_ = -1;  // own: the newest copy, and the newest that has reached its peer
-  bool replicates_ = false, said_skip_ = false, said_arrival_ = false;
-  std::unique_ptr<launch::CopyLink> link_;  // none while copies stay here after trouble
-  std::vector<std::string> addresses_;      // of the ranks' links
+  bool replicates_ = false, said_wait_ = false, said_arrival_ = false;
+  std::unique_ptr<launch::CopyLink> link_;   // none while copies stay here after trouble
+  std::vector<launch::CopyLink::End> ends_;  // of the ranks' links
   using Time = std::chrono::steady_clock::time_point;
-  Time asked_at_, sent_at_;  // when the last copy was due, and when the last one was sent
-  double interval_ = 0;      // seconds, between the last two that were due
+  bool is_under_way_ = false;  // a copy to another machine, of any rank
+  Time sent_at_;               // the last copy
   int64_t keeps_to_next_try_ = 0, keeps_between_tries_ = 0;
   struct Arrived {
     int64_t step = 0;

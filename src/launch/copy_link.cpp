@@ -28,10 +28,11 @@ using internal::MessageWriter;
 using internal::Side;
 using internal::Transfer;
 
-constexpr std::string_view kGreeting = "espalier copies1";
+constexpr std::string_view kGreeting = "espalier copies2";
 constexpr auto kTimeForProof = std::chrono::seconds(10), kTimeToConnect = std::chrono::seconds(10);
 constexpr int64_t kPieceBytes = 16 * kSnapshotBlockBytes;  // summed while a cache holds it
 constexpr int64_t kMostHeadBytes = SnapshotSlots::kMostTextBytes + 1024;
+constexpr size_t kMostNameBytes = 1000;
 constexpr char kWhole = 'W', kWrongSum = 'S';
 
 // What ends a link.
@@ -39,8 +40,11 @@ struct Broken {
   std::string why;
 };
 
-// The job's secret is also proved to the rendezvous store: what is said there is worth nothing here.
-std::string key_of(const std::string& secret) { return concat("copies of the state\n", secret); }
+// The job's secret is also proved to the rendezvous store, and by other ranks to each other: what is said there is
+// worth nothing here.
+std::string key_of(const std::string& secret, const std::string& from, const std::string& to) {
+  return concat("copies of the state\n", from, "\n", to, "\n", secret);
+}
 
 // A socket that another thread may close.
 class Connection {
@@ -82,21 +86,33 @@ class Connection {
   Descriptor socket_;  // set once
 };
 
-void prove_as_receiver(Connection& connection, const std::string& key) {
+std::string size_text(size_t size) {
+  MessageWriter writer;
+  writer.number(static_cast<int64_t>(size));
+  return writer.text();
+}
+
+// `name`: of this end, and of the other.
+void prove_as_receiver(Connection& connection, const std::string& key, const std::string& name) {
   internal::Nonces nonces{random_bytes(internal::kNonceBytes), {}};
-  connection.send(std::string(kGreeting) + nonces.server);
+  connection.send(concat(kGreeting, nonces.server, size_text(name.size()), name));
   std::string answer(internal::kNonceBytes + internal::kProofBytes, '\0');
   connection.receive_until(answer.data(), answer.size(), Clock::now() + kTimeForProof);
   nonces.client = answer.substr(0, internal::kNonceBytes);
   if (!equal_in_constant_time(answer.substr(internal::kNonceBytes), proof(key, Side::kClient, nonces)))
-    throw Broken{"a process without the job's secret called"};
+    throw Broken{"a process without the job's secret called, or another rank, or one of another run"};
   connection.send(proof(key, Side::kServer, nonces));
 }
 
-void prove_as_sender(Connection& connection, const std::string& key) {
-  const std::string hello = connection.receive(kGreeting.size() + internal::kNonceBytes);
+void prove_as_sender(Connection& connection, const std::string& key, const std::string& name) {
+  const std::string hello = connection.receive(kGreeting.size() + internal::kNonceBytes + size_text(0).size());
   if (!hello.starts_with(kGreeting)) throw Broken{"another program listens there"};
-  const internal::Nonces nonces{hello.substr(kGreeting.size()), random_bytes(internal::kNonceBytes)};
+  const int64_t size = MessageReader(hello.substr(kGreeting.size() + internal::kNonceBytes)).number();
+  if (size < 0 || size > static_cast<int64_t>(kMostNameBytes)) throw Broken{"another program listens there"};
+  const std::string listens = connection.receive(static_cast<size_t>(size));
+  if (listens != name) throw Broken{concat(listens, " listens there, and ", name, " is meant")};
+  const internal::Nonces nonces{hello.substr(kGreeting.size(), internal::kNonceBytes),
+                                random_bytes(internal::kNonceBytes)};
   connection.send(nonces.client + proof(key, Side::kClient, nonces));
   if (!equal_in_constant_time(connection.receive(internal::kProofBytes), proof(key, Side::kServer, nonces)))
     throw Broken{"who listens there does not know the job's secret"};
@@ -131,8 +147,9 @@ Announced from_text(const std::string& text, int64_t capacity) {
 
 class CopyLink::Receiver {
  public:
-  explicit Receiver(const Options& options)
-      : key_(key_of(options.secret)),
+  Receiver(const Options& options, std::string name)
+      : secret_(options.secret),
+        name_(std::move(name)),
         patience_(options.patience_seconds),
         listener_(internal::listen_on("", 0, "receive copies of the state of another machine's rank")) {}
   ~Receiver() {
@@ -145,19 +162,19 @@ class CopyLink::Receiver {
     if (thread_.joinable()) thread_.join();
   }
   int port() const { return internal::port_of(listener_); }
-  void start(SnapshotSlots& slots) {
-    thread_ = std::thread([this, &slots] { serve(slots); });
+  void start(SnapshotSlots& slots, const std::string& from) {
+    thread_ = std::thread([this, &slots, key = key_of(secret_, from, name_)] { serve(slots, key); });
   }
 
  private:
   // One caller that proves itself; what calls otherwise is left alone. Its sender says why a link has ended.
-  void serve(SnapshotSlots& slots) {
+  void serve(SnapshotSlots& slots, const std::string& key) {
     bool is_proven = false;
     while (!stopping_ && !is_proven) {
       try {
         Connection* const connection = accept();
         if (connection == nullptr) continue;
-        prove_as_receiver(*connection, key_);
+        prove_as_receiver(*connection, key, name_);
         is_proven = true;
         while (true) receive_one(*connection, slots);
       } catch (const Broken&) {  // closed for good: one that is only shut down leaves a sender waiting for room
@@ -210,7 +227,7 @@ class CopyLink::Receiver {
     return of_blocks.digest();
   }
 
-  const std::string key_;
+  const std::string secret_, name_;
   const double patience_;
   const Descriptor listener_;
   std::atomic<bool> stopping_ = false;
@@ -221,9 +238,10 @@ class CopyLink::Receiver {
 
 class CopyLink::Sender {
  public:
-  Sender(const Options& options, const std::string& address)
-      : key_(key_of(options.secret)),
-        address_(address),
+  Sender(const Options& options, const std::string& from, const End& to)
+      : key_(key_of(options.secret, from, to.name)),
+        address_(to.address),
+        name_(to.name),
         connection_(options.patience_seconds),
         thread_([this] { serve(); }) {}
   ~Sender() {
@@ -251,6 +269,11 @@ class CopyLink::Sender {
     const std::lock_guard lock(mutex_);
     return state_;
   }
+  State wait(double seconds) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return state_ != State::kUnderWay; });
+    return state_;
+  }
   double seconds() const {
     const std::lock_guard lock(mutex_);
     return seconds_;
@@ -266,15 +289,21 @@ class CopyLink::Sender {
       connect();
       while (wait_for_copy()) {
         const bool is_whole = send_one();
-        const std::lock_guard lock(mutex_);
-        state_ = is_whole ? State::kArrived : State::kDamaged;
-        seconds_ = std::chrono::duration<double>(Clock::now() - start_).count();
+        note(is_whole ? State::kArrived : State::kDamaged);
       }
     } catch (const Broken& broken) {
-      const std::lock_guard lock(mutex_);
-      state_ = State::kBroken;
-      trouble_ = concat("the connection to ", address_, ": ", broken.why);
+      connection_.close();  // who listens may serve another
+      note(State::kBroken, concat("the connection to ", address_, ": ", broken.why));
     }
+  }
+
+  void note(State state, const std::string& trouble = "") {
+    {
+      const std::lock_guard lock(mutex_);
+      state_ = state, trouble_ = trouble;
+      seconds_ = std::chrono::duration<double>(Clock::now() - start_).count();
+    }
+    changed_.notify_all();
   }
 
   void connect() {
@@ -284,7 +313,7 @@ class CopyLink::Sender {
                                                  Clock::now() + kTimeToConnect, reason);
     if (!socket.valid()) throw Broken{reason};
     connection_.open(std::move(socket));
-    prove_as_sender(connection_, key_);
+    prove_as_sender(connection_, key_, name_);
   }
 
   bool wait_for_copy() {
@@ -295,9 +324,7 @@ class CopyLink::Sender {
 
   bool send_one() {
     const std::string text = to_text(head_, kept_step_);
-    MessageWriter size;
-    size.number(std::ssize(text));
-    connection_.send(size.text() + text);
+    connection_.send(size_text(text.size()) + text);
     for (int64_t begin = 0; begin < head_.bytes; begin += kPieceBytes)
       connection_.send({reinterpret_cast<const char*>(data_ + begin),
                         static_cast<size_t>(std::min(kPieceBytes, head_.bytes - begin))});
@@ -306,10 +333,10 @@ class CopyLink::Sender {
     return answer == kWhole;
   }
 
-  const std::string key_, address_;
+  const std::string key_, address_, name_;  // of the other end
   Connection connection_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   bool stopping_ = false;
   State state_ = State::kIdle;
   std::string trouble_;
@@ -322,18 +349,23 @@ class CopyLink::Sender {
   std::thread thread_;
 };
 
-CopyLink::CopyLink(const Options& options) : receiver_(std::make_unique<Receiver>(options)), options_(options) {}
+CopyLink::CopyLink(const Options& options)
+    : options_(options),
+      name_(concat(options.name.substr(0, kMostNameBytes / 2), ", link ", hex_digits(random_bytes(8)))) {
+  receiver_ = std::make_unique<Receiver>(options_, name_);
+}
 CopyLink::~CopyLink() = default;
 
-std::string CopyLink::address() const {
-  return concat(internal::address_for_others(options_.master_address), ":", receiver_->port());
+CopyLink::End CopyLink::end() const {
+  return {concat(internal::address_for_others(options_.master_address), ":", receiver_->port()), name_};
 }
-void CopyLink::receive_into(SnapshotSlots& slots) { receiver_->start(slots); }
-void CopyLink::send_to(const std::string& address) { sender_ = std::make_unique<Sender>(options_, address); }
+void CopyLink::receive_into(SnapshotSlots& slots, const End& from) { receiver_->start(slots, from.name); }
+void CopyLink::send_to(const End& to) { sender_ = std::make_unique<Sender>(options_, name_, to); }
 void CopyLink::send(const SnapshotHead& head, const uint8_t* data, int64_t kept_step) {
   sender_->send(head, data, kept_step);
 }
 CopyLink::State CopyLink::state() const { return sender_ ? sender_->state() : State::kIdle; }
+CopyLink::State CopyLink::wait(double seconds) const { return sender_ ? sender_->wait(seconds) : State::kIdle; }
 double CopyLink::seconds() const { return sender_ ? sender_->seconds() : 0; }
 std::string CopyLink::trouble() const { return sender_ ? sender_->trouble() : ""; }
 

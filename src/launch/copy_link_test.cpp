@@ -46,9 +46,14 @@ class CopyLinks : public testing::Test {
  protected:
   CopyLinks() : memory_(1), slots_(memory_.descriptor(), 0, SlotsOf::kPeer) { slots_.reserve(kBytes); }
 
-  static std::unique_ptr<CopyLink> link(const std::string& secret = "the job's secret", double patience = 20) {
+  static std::unique_ptr<CopyLink> link(const std::string& secret = "the job's secret", double patience = 20,
+                                        const std::string& name = "a rank") {
     return std::make_unique<CopyLink>(
-        CopyLink::Options{.secret = secret, .master_address = "127.0.0.1", .patience_seconds = patience});
+        CopyLink::Options{.secret = secret, .name = name, .master_address = "127.0.0.1", .patience_seconds = patience});
+  }
+  void connect(CopyLink& from, CopyLink& to) {
+    to.receive_into(slots_, from.end());
+    from.send_to(to.end());
   }
   // Until it has arrived.
   static void send(CopyLink& link, int64_t step, int64_t kept_step) {
@@ -80,8 +85,7 @@ class CopyLinks : public testing::Test {
 
 TEST_F(CopyLinks, CopiesArriveWhole) {
   const auto to = link(), from = link();
-  to->receive_into(slots_);
-  from->send_to(to->address());
+  connect(*from, *to);
   EXPECT_EQ(from->state(), State::kIdle);
   for (int64_t step = 1; step <= 5; ++step) {
     send(*from, step, step - 1);
@@ -94,16 +98,14 @@ TEST_F(CopyLinks, CopiesArriveWhole) {
 // Of two, that which is whole everywhere is not the one to be overwritten, even where a later one has come.
 TEST_F(CopyLinks, TheCopyThatIsToBeKeptIsKept) {
   const auto to = link(), from = link();
-  to->receive_into(slots_);
-  from->send_to(to->address());
+  connect(*from, *to);
   send(*from, 1, 0), send(*from, 2, 1), send(*from, 3, 1);
   EXPECT_EQ(steps(), (std::vector<int64_t>{3, 1}));
 }
 
 TEST_F(CopyLinks, OneWithAnotherChecksumDoesNotCount) {
   const auto to = link(), from = link();
-  to->receive_into(slots_);
-  from->send_to(to->address());
+  connect(*from, *to);
   send(*from, 1, 0);
   std::vector<uint8_t> data = data_of(2);
   const SnapshotHead head = head_of(2, data);
@@ -134,13 +136,11 @@ TEST_F(CopyLinks, SayWhatForWhereTheyCannotListen) {
 TEST_F(CopyLinks, ASenderThatDiesInTheMiddleLeavesTheCopyBefore) {
   for (int64_t milliseconds = 0; milliseconds < 12; ++milliseconds) {
     slots_.forget_after(0);
-    const auto to = link();
-    const std::string address = to->address();
-    to->receive_into(slots_);
+    const auto to = link(), from = link();
+    to->receive_into(slots_, from->end());
     const pid_t child = fork();
     if (child == 0) {
-      const auto from = link();
-      from->send_to(address);
+      from->send_to(to->end());
       for (int64_t step = 1;; ++step) {
         const std::vector<uint8_t> data = data_of(step);
         from->send(head_of(step, data), data.data(), step - 1);
@@ -162,20 +162,50 @@ TEST_F(CopyLinks, ASenderThatDiesInTheMiddleLeavesTheCopyBefore) {
 
 TEST_F(CopyLinks, WhoDoesNotHoldTheSecretIsRefused) {
   const auto to = link("the job's secret"), stranger = link("another secret"), from = link("the job's secret");
-  to->receive_into(slots_);
-  stranger->send_to(to->address());
+  to->receive_into(slots_, from->end());
+  stranger->send_to(to->end());
   const std::vector<uint8_t> data = data_of(1);
   stranger->send(head_of(1, data), data.data(), 0);
   EXPECT_EQ(wait_for_end(*stranger), State::kBroken);
   EXPECT_EQ(steps(), std::vector<int64_t>{});
-  from->send_to(to->address());
+  from->send_to(to->end());
+  send(*from, 2, 0);
+}
+
+// The port that a rank listened at is another's now, of this run or of another with the same secret.
+TEST_F(CopyLinks, WhoIsNotMeantIsRefusedByName) {
+  const auto to = link("secret", 20, "rank 1 of run b, start 2"), from = link("secret", 20, "rank 0 of run b, start 2"),
+             stale = link("secret", 20, "rank 0 of run a, start 1"),
+             meant = link("secret", 20, "rank 1 of run a, start 1");
+  to->receive_into(slots_, from->end());
+  stale->send_to({to->end().address, meant->end().name});
+  const std::vector<uint8_t> data = data_of(1);
+  stale->send(head_of(1, data), data.data(), 0);
+  EXPECT_EQ(wait_for_end(*stale), State::kBroken);
+  EXPECT_NE(stale->trouble().find("rank 1 of run b, start 2, link "), std::string::npos) << stale->trouble();
+  EXPECT_NE(stale->trouble().find(" listens there, and rank 1 of run a, start 1, link "), std::string::npos)
+      << stale->trouble();
+  EXPECT_EQ(steps(), std::vector<int64_t>{});
+  from->send_to(to->end());
+  send(*from, 2, 0);
+}
+
+// It means whom it calls, but another was to call.
+TEST_F(CopyLinks, WhoIsNotExpectedIsRefused) {
+  const auto to = link(), from = link(), other = link();
+  to->receive_into(slots_, from->end());
+  other->send_to(to->end());
+  const std::vector<uint8_t> data = data_of(1);
+  other->send(head_of(1, data), data.data(), 0);
+  EXPECT_EQ(wait_for_end(*other), State::kBroken);
+  EXPECT_EQ(steps(), std::vector<int64_t>{});
+  from->send_to(to->end());
   send(*from, 2, 0);
 }
 
 TEST_F(CopyLinks, ACopyThatDoesNotFitEndsTheLink) {
   const auto to = link(), from = link();
-  to->receive_into(slots_);
-  from->send_to(to->address());
+  connect(*from, *to);
   const std::vector<uint8_t> data = data_of(1, kBytes + 1);
   from->send(head_of(1, data), data.data(), 0);
   EXPECT_EQ(wait_for_end(*from), State::kBroken);
@@ -186,7 +216,7 @@ TEST_F(CopyLinks, ACopyThatDoesNotFitEndsTheLink) {
 TEST_F(CopyLinks, WhereNobodyListensTheLinkIsBrokenAndSaysWhere) {
   const auto from = link();
   const std::string nowhere = "127.0.0.1:1";
-  from->send_to(nowhere);
+  from->send_to({nowhere, "nobody"});
   const std::vector<uint8_t> data = data_of(1);
   from->send(head_of(1, data), data.data(), 0);
   EXPECT_EQ(wait_for_end(*from), State::kBroken);
@@ -198,7 +228,7 @@ TEST_F(CopyLinks, WhereNobodyListensTheLinkIsBrokenAndSaysWhere) {
 TEST_F(CopyLinks, OneThatDoesNotMoveForTooLongIsBroken) {
   const internal::Descriptor mute = internal::listen_on("127.0.0.1", 0);
   const auto from = link("the job's secret", 0.2);
-  from->send_to("127.0.0.1:" + std::to_string(internal::port_of(mute)));
+  from->send_to({"127.0.0.1:" + std::to_string(internal::port_of(mute)), "a mute one"});
   const std::vector<uint8_t> data = data_of(1);
   from->send(head_of(1, data), data.data(), 0);
   EXPECT_EQ(wait_for_end(*from), State::kBroken);
@@ -208,8 +238,7 @@ TEST_F(CopyLinks, OneThatDoesNotMoveForTooLongIsBroken) {
 // Ranks end while copies are under way.
 TEST_F(CopyLinks, EndingDoesNotWaitForACopy) {
   auto to = link(), from = link();
-  to->receive_into(slots_);
-  from->send_to(to->address());
+  connect(*from, *to);
   const std::vector<uint8_t> data = data_of(1);
   from->send(head_of(1, data), data.data(), 0);
   const auto start = std::chrono::steady_clock::now();

@@ -152,7 +152,9 @@ ckpt::Snapshots::Options snapshot_options(const config::CheckpointConfig& checkp
       .slots = *launch::snapshot_slots(launch::SlotsOf::kPeer),
       .jump = checkpoint.replication_jump,
       .is_first_start = place.restart_count == 0,
-      .link = {.secret = launch::job_secret(place.run_id), .master_address = place.master_address}});
+      .link = {.secret = launch::job_secret(place.run_id),
+               .name = concat("rank ", rank, " of run '", place.run_id, "', start ", place.restart_count),
+               .master_address = place.master_address}});
   if (rank == 0 && !checkpoint.save.empty())
     options.replication->on_change = [folder = checkpoint.save](const auto& event, int64_t step, const auto& detail) {
       report::record_event(folder, event, step, detail);
@@ -577,15 +579,23 @@ void Job::save() {
   saved_step_ = step;
 }
 
+bool Job::is_kept_in_memory(int64_t step) const {
+  return snapshots_ && step % *config_.checkpoint.non_persistent_save_interval == 0;
+}
+
+void Job::settle_copies() {
+  if (is_kept_in_memory(trainer_->position().step)) snapshots_->settle();
+}
+
 void Job::keep_in_memory() {
   const int64_t step = trainer_->position().step;
-  if (!snapshots_ || step % *config_.checkpoint.non_persistent_save_interval != 0) return;
+  if (!is_kept_in_memory(step)) return;
   const auto start = std::chrono::steady_clock::now();
   store::TrainingState numbers = training_state(state(), config_);
   numbers.sample_order = sample_order_;
   numbers.evaluation_data = evaluation_data_;
-  if (!snapshots_->keep(numbers, tensors_to_save(state(), TiedCopies::kInclude)) || std::exchange(said_copy_, true))
-    return;
+  snapshots_->keep(numbers, tensors_to_save(state(), TiedCopies::kInclude));
+  if (std::exchange(said_copy_, true)) return;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   log_info("the state is copied into memory of the launcher: ", format_bytes(static_cast<double>(snapshots_->bytes())),
            " of each rank, in ", format_printf("%.1f ms", 1000 * seconds));

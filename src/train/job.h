@@ -51,6 +51,9 @@ class Job {
   // Starts a save of the present state; it continues in the background. Does nothing without --save, and where no step
   // was trained since the last save or the checkpoint that the run began from.
   void save();
+  // After a step of which such a copy is made, before anything is said of it: waits until that of the step before is
+  // safe, so that no more than one step that was done is lost.
+  void settle_copies();
   // Copies the present state into memory of the launcher, where --non-persistent-save-interval asks for it after this
   // step.
   void keep_in_memory();
@@ -123,6 +126,7 @@ class Job {
   std::unique_ptr<plan::LrSchedule> lr_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<ckpt::CheckpointWriter> writer_;
+  bool is_kept_in_memory(int64_t step) const;
   std::optional<ckpt::Snapshots> snapshots_;
   bool is_from_memory_ = false, said_copy_ = false;
   std::optional<int64_t> saved_step_;  // whose state needs no save

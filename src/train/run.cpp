@@ -236,6 +236,7 @@ void Loop::train_step() {
   set_phase(RunPhase::kTrain, next);
   for (Observer* observer : observers_) observer->before_step(next);
   const report::StepReport report = job_.trainer().step();
+  job_.settle_copies();  // before anybody records it
   for (Observer* observer : observers_) observer->after_step(report);
 }
 

@@ -85,7 +85,7 @@ class Replication : public testing::Test {
     return lost;
   }
 
-  void kill_at_random(const std::string& flags, int kills, int64_t most_steps_lost);
+  void kill_at_random(const std::string& flags, int kills);
 
   TemporaryFolder folder_;
   const int port_ = 20000 + static_cast<int>(getpid() % 9000);
@@ -117,8 +117,8 @@ TEST_P(OfLayout, AMachineThatIsLostIsReplacedByOneWithoutMemory) {
   EXPECT_EQ(count(said, kFromMemory), 1u) << said;
   EXPECT_EQ(count(said, "the copy of the state was at another machine after"), sends ? 2u : 0u) << said;
   ASSERT_EQ(starts().size(), 2u);
-  EXPECT_GE(starts()[1], 18);
-  for (const int64_t lost : steps_lost(said)) EXPECT_LE(lost, 2) << said;
+  EXPECT_GE(starts()[1], 19);
+  for (const int64_t lost : steps_lost(said)) EXPECT_LE(lost, 1) << said;
   expect_equal(2 * num_ranks, kSteps, flags);
 }
 
@@ -148,12 +148,12 @@ TEST_F(Replication, ASpareMachineOfAnotherNameChangesWhoIsWhichRank) {
   const auto beta = machine("beta", 3, 1, run);
   for (LauncherProcess* one : {alpha.get(), beta.get(), delta.get()}) ASSERT_NO_FATAL_FAILURE(expect_ends_well(*one));
   EXPECT_EQ(count(alpha->said(), kFromMemory), 1u) << alpha->said();
-  EXPECT_GE(starts().at(1), 18);
+  EXPECT_GE(starts().at(1), 19);
   expect_equal(3, kSteps, flags);
 }
 
 // Of two machines with a rank each, of which the second is lost again and again, or the rank of either is killed.
-void Replication::kill_at_random(const std::string& flags, int kills, int64_t most_steps_lost) {
+void Replication::kill_at_random(const std::string& flags, int kills) {
   const int64_t num_steps = 15 * (kills + 1);
   const Words run = training("run", num_steps, flags + " --non-persistent-save-interval 1 --replication");
   const auto alpha = host(2, 1, run);
@@ -180,7 +180,7 @@ void Replication::kill_at_random(const std::string& flags, int kills, int64_t mo
   ASSERT_NO_FATAL_FAILURE(expect_ends_well(*beta));
   int64_t most_lost = 0;
   for (const int64_t lost : steps_lost(alpha->said())) most_lost = std::max(most_lost, lost);
-  EXPECT_LE(most_lost, most_steps_lost) << "seed " << seed << "\n" << alpha->said();
+  EXPECT_LE(most_lost, 1) << "seed " << seed << "\n" << alpha->said();
   const std::vector<int64_t> begun = starts();
   EXPECT_GT(std::count_if(begun.begin(), begun.end(), [](int64_t step) { return step > 0; }), kills - 2);
   std::printf("%d kills in %lld steps, at most %lld done again\n", kills, static_cast<long long>(num_steps),
@@ -190,14 +190,14 @@ void Replication::kill_at_random(const std::string& flags, int kills, int64_t mo
 
 int num_kills(int in_suite, int all) { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? all : in_suite; }
 
-TEST_F(Replication, RandomKillsOfMachinesAndRanksCostTwoStepsAtMost) {
-  kill_at_random("--bf16 --use-distributed-optimizer --hidden-size 96 --num-attention-heads 4", num_kills(8, 30), 2);
+TEST_F(Replication, RandomKillsOfMachinesAndRanksCostAStepAtMost) {
+  kill_at_random("--bf16 --use-distributed-optimizer --hidden-size 96 --num-attention-heads 4", num_kills(8, 30));
 }
 
-// A copy takes about as long as a step: some of them are left out, and most kills come while one is under way.
-TEST_F(Replication, KillsInTheMiddleOfCopiesLeaveTheOnesBefore) {
+// A copy takes about as long as a step: training waits for some of them, and most kills come while one is under way.
+TEST_F(Replication, KillsInTheMiddleOfCopiesCostAStepAtMost) {
   kill_at_random("--bf16 --use-distributed-optimizer --num-layers 4 --hidden-size 256 --num-attention-heads 4",
-                 num_kills(3, 15), 4);
+                 num_kills(3, 15));
 }
 
 TEST_F(Replication, HasNoEffectOnOneMachineAndSaysSo) {
