@@ -18,6 +18,15 @@ namespace {
 
 constexpr size_t kStackBytes = 256 << 10;
 
+// A jump changes stacks as swapcontext does, without its two system calls for the mask of signals: half of the time of
+// a simulation. Functions of their own, so that no variable lives across a jump.
+__attribute__((noinline)) void leave_for_start(jmp_buf& from, const ucontext_t& to) {
+  if (_setjmp(from) == 0) setcontext(&to);
+}
+__attribute__((noinline)) void leave_for(jmp_buf& from, jmp_buf& to) {
+  if (_setjmp(from) == 0) _longjmp(to, 1);
+}
+
 // The C++ runtime's count of exceptions on their way, which it keeps by thread.
 void swap_exceptions(void** saved, void** loaded) {
   void* own = abi::__cxa_get_globals();
@@ -106,7 +115,8 @@ void Fibers::resume(const std::shared_ptr<Fiber>& fiber) {
   ++fiber->wait;
   current_ = fiber.get();
   running_ = fiber;
-  if (!std::exchange(fiber->has_started, true)) {
+  const bool begins = !std::exchange(fiber->has_started, true);
+  if (begins) {
     if (stacks_.empty())
       stacks_.push_back(static_cast<char*>(
           mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)));
@@ -125,7 +135,10 @@ void Fibers::resume(const std::shared_ptr<Fiber>& fiber) {
   void* fake = nullptr;
   __sanitizer_start_switch_fiber(&fake, fiber->stack, kStackBytes);
 #endif
-  swapcontext(&loop_, &fiber->context);
+  if (begins)
+    leave_for_start(loop_, fiber->context);
+  else
+    leave_for(loop_, fiber->place);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #endif
@@ -144,7 +157,7 @@ void Fibers::give_way() {
   void* fake = nullptr;
   __sanitizer_start_switch_fiber(fiber->has_ended ? nullptr : &fake, loop_stack_, loop_stack_bytes_);
 #endif
-  swapcontext(&fiber->context, &loop_);
+  leave_for(fiber->place, loop_);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #endif

@@ -5,6 +5,7 @@
 // thrown there, so that its destructors run.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <chrono>
@@ -29,7 +30,8 @@ struct Fiber : std::enable_shared_from_this<Fiber> {
   int process = -1;
   uint64_t wait = 0;  // counts its waits: an alarm for an earlier one is void
   bool has_started = false, is_killed = false, has_ended = false;
-  ucontext_t context;
+  ucontext_t context;  // where it begins
+  jmp_buf place;       // where it goes on
   char* stack = nullptr;
   void* exceptions[2] = {};  // the C++ runtime's, of this fiber
   std::vector<Fiber*> joiners;
@@ -78,7 +80,7 @@ class Fibers {
   std::vector<char*> stacks_;  // free ones
   std::shared_ptr<Fiber> running_;
   Fiber* current_ = nullptr;
-  ucontext_t loop_;
+  jmp_buf loop_;  // where run() goes on
   void* loop_exceptions_[2] = {};
   const void* loop_stack_ = nullptr;  // for AddressSanitizer
   size_t loop_stack_bytes_ = 0;
