@@ -32,7 +32,8 @@ namespace espalier {
 namespace {
 
 constexpr int64_t kServedPageTokens = 64;
-// A pass with so many of a prompt takes two to three times as long as one of a few texts alone.
+// A pass with so many of a prompt takes two to three times as long as one of a few texts alone; one that reads the
+// layers from the disk takes as long with any number.
 constexpr int64_t kPromptTokensBesideTexts = 64;
 constexpr int64_t kUsualContext = 2048;  // of a model of any length that does not say what it was trained with
 
@@ -156,9 +157,9 @@ class Served {
   // Before the engine is wanted.
   void begin(const ServeOptions& options) {
     model_ = infer::batch_model(loaded_, sized_for_serving(loaded_, options));
-    engine_.emplace(*model_, loaded_.tokenizer.get(),
-                    infer::EngineConfig{.scheduler = {.max_sequences = options.max_running,
-                                                      .max_prompt_tokens_beside_texts = kPromptTokensBesideTexts}});
+    infer::EngineConfig config{.scheduler = {.max_sequences = options.max_running}};
+    if (!options.stream_layers) config.scheduler.max_prompt_tokens_beside_texts = kPromptTokensBesideTexts;
+    engine_.emplace(*model_, loaded_.tokenizer.get(), config);
   }
   infer::LoadedModel& loaded() { return loaded_; }
   infer::Engine& engine() { return *engine_; }

@@ -25,6 +25,13 @@ bool is_same_file(const fs::path& input, const fs::path& output) {
 
 void check_is_outside(const fs::path& target, const fs::path& source) {
   std::error_code error;
+  const fs::path named = fs::absolute(source).lexically_normal();
+  const fs::path name = named.has_filename() ? named.filename() : named.parent_path().filename();
+  if (fs::equivalent(target / name, source, error))
+    throw UserError(concat("--to '", target.string(), "' is where '", source.string(), "' itself lies, so '",
+                           (target / name).string(), "' would be no copy. Name another folder."),
+                    ExitCode::kUsage);
+  error.clear();
   for (fs::path folder = fs::weakly_canonical(target, error); !error; folder = folder.parent_path()) {
     if (fs::equivalent(folder, source, error))
       throw UserError(concat("--to '", target.string(), "' is in '", source.string(),

@@ -15,7 +15,8 @@ std::string describe_other_file(const std::filesystem::path& output, std::string
 // Whether the two names mean one file, which then would be replaced while it is read.
 bool is_same_file(const std::filesystem::path& input, const std::filesystem::path& output);
 
-// A UserError where `target`, the folder of --to, is `source` or inside it: a copy there is lost with what it is of.
+// A UserError where `target`, the folder of --to, in which a folder of the name of `source` is made, is `source`, or
+// inside it, or holds it under that name: a copy there is lost with what it is of, or is no copy.
 void check_is_outside(const std::filesystem::path& target, const std::filesystem::path& source);
 
 }  // namespace espalier

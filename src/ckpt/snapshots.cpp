@@ -374,12 +374,11 @@ int64_t Snapshots::newest_step() const {
 // All ranks decide alike: then the newest copies that have reached their peers are of one step.
 void Snapshots::settle() {
   if (!std::exchange(is_under_way_, false)) return;
-  const double interval = age_of(sent_at_),  // that was left to it
-      longest = std::max(options_.replication->longest_copy_seconds, 10 * interval);
+  const double interval = age_of(sent_at_);  // that was left to it
   CopyLink::State state = CopyLink::State::kIdle;
   {
     const WaitsFor waits(Waiting::kPeers, "copy of the state", "another machine");
-    state = link_->wait(longest - interval);
+    state = link_->wait(options_.replication->longest_wait_seconds);
   }
   const bool is_late = state == CopyLink::State::kUnderWay, has_waited = age_of(sent_at_) > 1.1 * interval;
   const std::vector<bool> any = group_.any({state == CopyLink::State::kDamaged, state == CopyLink::State::kBroken,
@@ -387,7 +386,8 @@ void Snapshots::settle() {
   if (any[1] || any[2]) {
     stop_sending(state == CopyLink::State::kBroken ? link_->trouble()
                  : is_late ? concat("the copy to ", address_of_target(), " has been under way for ",
-                                    format_duration(age_of(sent_at_)))
+                                    format_duration(age_of(sent_at_)),
+                                    ": with a larger --non-persistent-save-interval it has more time")
                            : "");
     return;
   }

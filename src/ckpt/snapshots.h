@@ -46,8 +46,9 @@ class Snapshots {
     std::optional<int64_t> jump = {};
     bool is_first_start = true;  // of the run: a jump to the same machine is refused; later it is left out
     launch::CopyLink::Options link;
-    // A copy is given up that takes longer, and longer than ten intervals between copies: training waits for it.
-    double longest_copy_seconds = 30;
+    // A copy that has not arrived is given up when training has waited that long for it: far less than what exchanges
+    // between ranks may take, and no longer than a job has when it is told to end.
+    double longest_wait_seconds = 30;
     // Is told that copies stop reaching other machines, and that they do again: the event, the step, what there is to
     // say.
     std::function<void(const std::string&, int64_t, const std::string&)> on_change = {};

@@ -38,10 +38,12 @@ void refuse_byte_order_mark(std::string_view head, const std::string& file) {
                   kExpectation, ": iconv -f UTF-16 -t UTF-8 ", file, " > NEW converts it. Nothing was written."));
 }
 
-// An archive of tar, also inside a compressed file: the name of its first member, a header, and then that member.
+// An archive of tar, also inside a compressed file: the name of its first member, a header, and then that member. Its
+// fields are filled up with NUL, which no line of JSON has before the same letters ("mustard").
 void refuse_archive(std::string_view head, const std::string& file) {
   constexpr size_t kMagicAt = 257;
   if (head.size() < kMagicAt + 5 || head.substr(kMagicAt, 5) != "ustar") return;
+  if (head.substr(0, kMagicAt).find('\0') == std::string_view::npos) return;
   refuse(concat("'", shown_name(file), "' is a tar archive. Expected JSONL, one object a line; tar -xOf ", file,
                 " > NEW.jsonl writes the files in it one after another. Nothing was written."));
 }

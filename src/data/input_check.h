@@ -14,7 +14,10 @@ namespace espalier::data {
 // A byte-order mark. `head`: the first bytes of a file, decompressed.
 void refuse_byte_order_mark(std::string_view head, const std::string& file);
 
-// What is not JSONL, by the first block of a file: a byte-order mark, or a JSON array over several lines.
+// An archive of tar, by the same bytes.
+void refuse_archive(std::string_view head, const std::string& file);
+
+// What is not JSONL, by the first block of a file: a byte-order mark, an archive, or a JSON array over several lines.
 void refuse_other_formats(const RecordBlock& first_block, const std::string& file);
 
 // What came of an input that was read to its end.

@@ -19,8 +19,14 @@ namespace paged_attention_test {
 using tensor::AttentionContext;
 using tensor::PagedKeyValues;
 
-constexpr int64_t kNumPages = 24, kHeadSize = 21;
+constexpr int64_t kNumPages = 64;
 constexpr Heads kHeads{6, 2};
+
+// 21: an odd number of lanes. What attention of real models has is one or more vectors.
+struct Sizes {
+  int64_t page_tokens, head;
+};
+constexpr Sizes kSizes[] = {{16, 21}, {64, 21}, {64, 64}, {32, 80}, {64, 130}, {2, 1}};
 
 struct Sequence {
   at::Tensor qkv;  // [length, columns]
@@ -29,7 +35,7 @@ struct Sequence {
 };
 
 // Pages in no order, none shared, and what was in them before must not be seen: NaN.
-class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarType, CpuIsa, int64_t>> {
+class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarType, CpuIsa, Sizes>> {
  protected:
   void SetUp() override {
     force_.emplace(isa());
@@ -38,7 +44,7 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarTy
     std::shuffle(order.begin(), order.end(), std::mt19937(5));
     size_t next = 0;
     for (const int64_t length : {1, 33, 70, 7}) {
-      Sequence sequence{reference::random({length, kHeads.columns(kHeadSize)}, type(), 10 + length), {}};
+      Sequence sequence{reference::random({length, kHeads.columns(head_size())}, type(), 10 + length), {}};
       for (int64_t page = 0; page * page_tokens() < length; ++page) sequence.pages.push_back(order[next++]);
       sequences_.push_back(sequence);
     }
@@ -47,11 +53,12 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarTy
   }
   at::ScalarType type() const { return std::get<0>(GetParam()); }
   CpuIsa isa() const { return std::get<1>(GetParam()); }
-  int64_t page_tokens() const { return std::get<2>(GetParam()); }
+  int64_t page_tokens() const { return std::get<2>(GetParam()).page_tokens; }
+  int64_t head_size() const { return std::get<2>(GetParam()).head; }
 
   void forget() {
     const auto part = [&] {
-      return at::full({kNumPages, kHeads.groups, page_elements(type(), page_tokens(), kHeadSize)}, std::nan(""),
+      return at::full({kNumPages, kHeads.groups, page_elements(type(), page_tokens(), head_size())}, std::nan(""),
                       type());
     };
     pages_.layers = {{part(), part()}};
@@ -109,9 +116,9 @@ constexpr int64_t kBiasKeys = 75;  // more than any sequence has
 
 // softmax(scale q k + slope (j - i) + bias of j - i) v in double, head by head.
 at::Tensor plain(const at::Tensor& qkv, const AttentionContext& context, bool whole) {
-  const int64_t length = qkv.size(0), queries = kHeads.per_group();
-  const at::Tensor x = qkv.to(at::kDouble).view({length, kHeads.groups, queries + 2, kHeadSize});
-  at::Tensor result = at::empty({length, kHeads.queries, kHeadSize}, at::kDouble);
+  const int64_t length = qkv.size(0), queries = kHeads.per_group(), head_size = qkv.size(1) / kHeads.columns(1);
+  const at::Tensor x = qkv.to(at::kDouble).view({length, kHeads.groups, queries + 2, head_size});
+  at::Tensor result = at::empty({length, kHeads.queries, head_size}, at::kDouble);
   const at::Tensor place = at::arange(length), distance = place.unsqueeze(0) - place.unsqueeze(1);  // key - query
   at::Tensor hidden = whole ? at::zeros({length, length}, at::kBool) : distance > 0;
   if (context.window > 0) hidden = hidden.logical_or(distance <= -context.window);
@@ -119,7 +126,7 @@ at::Tensor plain(const at::Tensor& qkv, const AttentionContext& context, bool wh
     const int64_t group = head / queries;
     const at::Tensor q = x.select(1, group).select(1, head % queries), k = x.select(1, group).select(1, queries),
                      v = x.select(1, group).select(1, queries + 1);
-    at::Tensor scores = q.mm(k.t()) * context.scale.value_or(1 / std::sqrt(double{kHeadSize}));
+    at::Tensor scores = q.mm(k.t()) * context.scale.value_or(1 / std::sqrt(static_cast<double>(head_size)));
     if (context.soft_cap > 0) scores = context.soft_cap * (scores / context.soft_cap).tanh();
     if (context.alibi_slopes.defined()) scores = scores + distance * context.alibi_slopes[head].item<double>();
     if (context.relative_bias.defined())
@@ -190,7 +197,7 @@ TEST_P(PagedAttentionTest, WhatIsNotANumberIsSeenByNobodyElse) {
         const at::Tensor kept = sequences_[2].qkv;
         sequences_[2].qkv = kept.clone();
         const at::Tensor parts =
-            sequences_[2].qkv.view({kept.size(0), kHeads.groups, kHeads.per_group() + 2, kHeadSize});
+            sequences_[2].qkv.view({kept.size(0), kHeads.groups, kHeads.per_group() + 2, head_size()});
         parts.select(0, odd_one).select(1, kHeads.per_group() + 1).fill_(INFINITY);
         const at::Tensor after = attend(context, most, /*together=*/true)[2].contiguous();
         sequences_[2].qkv = kept;
@@ -211,15 +218,16 @@ TEST_P(PagedAttentionTest, ToAnotherSequenceIsAttentionInDouble) {
   for (size_t i = 0; i < std::size(kQueries); ++i) {
     const Sequence& other = sequences_[i];
     const at::Tensor key_value =
-        reference::random({other.length(), 1, kHeads.key_value_columns(kHeadSize)}, type(), 40 + int64_t(i));
-    fill_pages(key_value, other.pages, page_tokens(), kHeadSize, pages_.layers[0]);
-    queries.push_back(reference::random({kQueries[i], 1, kHeads.query_columns(kHeadSize)}, type(), 50 + int64_t(i)));
-    const at::Tensor kv = key_value.to(at::kDouble).view({other.length(), kHeads.groups, 2, kHeadSize});
-    const at::Tensor q = queries.back().to(at::kDouble).view({kQueries[i], kHeads.queries, kHeadSize});
-    at::Tensor heads = at::empty({kQueries[i], kHeads.queries, kHeadSize}, at::kDouble);
+        reference::random({other.length(), 1, kHeads.key_value_columns(head_size())}, type(), 40 + int64_t(i));
+    fill_pages(key_value, other.pages, page_tokens(), head_size(), pages_.layers[0]);
+    queries.push_back(reference::random({kQueries[i], 1, kHeads.query_columns(head_size())}, type(), 50 + int64_t(i)));
+    const at::Tensor kv = key_value.to(at::kDouble).view({other.length(), kHeads.groups, 2, head_size()});
+    const at::Tensor q = queries.back().to(at::kDouble).view({kQueries[i], kHeads.queries, head_size()});
+    at::Tensor heads = at::empty({kQueries[i], kHeads.queries, head_size()}, at::kDouble);
     for (int64_t head = 0; head < kHeads.queries; ++head) {
       const at::Tensor of_group = kv.select(1, head / kHeads.per_group());
-      const at::Tensor scores = q.select(1, head).mm(of_group.select(1, 0).t()) / std::sqrt(double{kHeadSize});
+      const at::Tensor scores =
+          q.select(1, head).mm(of_group.select(1, 0).t()) / std::sqrt(static_cast<double>(head_size()));
       heads.select(1, head).copy_(at::softmax(scores, 1).mm(of_group.select(1, 1)));
     }
     expected.push_back(heads.view({kQueries[i], -1}));
@@ -248,10 +256,12 @@ TEST_P(PagedAttentionTest, ToAnotherSequenceIsAttentionInDouble) {
 
 INSTANTIATE_TEST_SUITE_P(Types, PagedAttentionTest,
                          testing::Combine(testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
-                                          testing::ValuesIn(reference::instruction_sets()), testing::Values(16, 64)),
+                                          testing::ValuesIn(reference::instruction_sets()), testing::ValuesIn(kSizes)),
                          [](const auto& info) {
                            return std::string(c10::toString(std::get<0>(info.param))) + "_" +
-                                  cpu_isa_name(std::get<1>(info.param)) + "_" + std::to_string(std::get<2>(info.param));
+                                  cpu_isa_name(std::get<1>(info.param)) + "_" +
+                                  std::to_string(std::get<2>(info.param).page_tokens) + "_" +
+                                  std::to_string(std::get<2>(info.param).head);
                          });
 
 }  // namespace paged_attention_test

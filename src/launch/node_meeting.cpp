@@ -339,9 +339,9 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
       // Of a run that has enough machines and starts without the others.
       const Surroundings::Seconds to_start = last_call == Time::max() ? -1s : last_call - surroundings_.now();
       if (to_start > 0s)
-        report.look(count >= options_.max_nodes ? "machines of the start before, whose ranks are still stopping"
-                                                : missing(nodes),
-                    concat("the run starts without at ", WaitReport::wall_clock(to_start)));
+        report.look(
+            awaits_former(nodes) ? "machines of the start before, whose ranks are still stopping" : missing(nodes),
+            concat("the run starts without at ", WaitReport::wall_clock(to_start)));
       else
         report.look(missing(nodes));
       surroundings_.sleep_for(kLook * std::max(1.0, static_cast<double>(count) / kMachinesOfALook));

@@ -55,7 +55,7 @@ struct Start {
   int64_t arrives_from = 1;  // so many ranks before
   bool is_first_start = true;
   std::vector<int64_t> machines = {};  // of the ranks; empty: each has one of its own
-  double longest_copy_seconds = 30;
+  double longest_wait_seconds = 30;
 };
 
 class Rank {
@@ -76,7 +76,7 @@ class Rank {
                 .jump = setup.jump,
                 .is_first_start = setup.is_first_start,
                 .link = {.secret = "secret", .name = concat("rank ", rank), .master_address = "127.0.0.1"},
-                .longest_copy_seconds = setup.longest_copy_seconds,
+                .longest_wait_seconds = setup.longest_wait_seconds,
                 .on_change = [changes](const std::string& event, int64_t, const std::string& detail) {
                   if (changes != nullptr) changes->push_back(concat(event, ": ", detail));
                 }}};
@@ -312,7 +312,7 @@ TEST(Copies, OneHasArrivedBeforeTheNextStepCounts) {
 // Nothing moves, and the connections stand: local copies go on, and others reach the other machine again.
 TEST(Copies, OneThatDoesNotMoveIsGivenUpAndOthersAreSentLater) {
   const Machines machines = {new_machine(), new_machine()};
-  start(machines, {.longest_copy_seconds = 0.2}, [](Rank& rank) -> std::string {
+  start(machines, {.longest_wait_seconds = 0.2}, [](Rank& rank) -> std::string {
     const std::set<int> before = sockets();
     rank.snapshots.replicate();
     rank.keep(1), rank.keep(2);

@@ -394,6 +394,18 @@ INSTANTIATE_TEST_SUITE_P(
             "mkdir run; touch run/metrics.jsonl; espalier watch run --once --backup-to run; code=$?; rm -r run; exit "
             "$code",
             2, "--to 'run' is in 'run' itself"},
+        Mistake{"mkdir -p runs/a; touch runs/a/metrics.jsonl; espalier checkpoint backup runs/a --to runs; code=$?; "
+                "test -e "
+                "runs/a/backup_of.txt && code=99; rm -r runs; exit $code",
+                2, "--to 'runs' is where 'runs/a' itself lies, so 'runs/a' would be no copy"},
+        Mistake{
+            "mkdir -p runs/a; touch runs/a/metrics.jsonl; espalier runs mirror runs/a/ --to runs; code=$?; rm -r runs; "
+            "exit $code",
+            2, "--to 'runs' is where "},
+        Mistake{"mkdir -p runs/a; touch runs/a/metrics.jsonl; espalier watch runs/a --once --backup-to runs; code=$?; "
+                "rm -r "
+                "runs; exit $code",
+                2, "--to 'runs' is where 'runs/a' itself lies"},
         Mistake{"mkdir hf; echo '{}' >hf/config.json; touch hf/model.safetensors; espalier watch hf --once; code=$?; "
                 "test -e hf/watch && code=99; "
                 "rm -r hf; exit $code",
