@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 
@@ -50,14 +51,18 @@ TEST_F(AlertSenders, TryAgainAndThenTellWhatWasNotTaken) {
 
 TEST_F(AlertSenders, EndACommandThatDoesNotEndAndWhatItStarted) {
   std::vector<std::string> lost;
+  std::atomic<bool> has_lost = false;
   const auto start = std::chrono::steady_clock::now();
   {
     AlertSender sender({.command = "sleep 1000 & sleep 1000",
                         .pauses_seconds = {},
                         .timeout_seconds = 0.2,
-                        .on_failure = [&](const std::string&, const std::string& why) { lost.push_back(why); }});
+                        .on_failure = [&](const std::string&, const std::string& why) {
+                          lost.push_back(why);
+                          has_lost = true;
+                        }});
     sender.send("fire");
-    while (lost.empty()) ::usleep(1000);
+    while (!has_lost) ::usleep(1000);
   }
   ASSERT_EQ(lost.size(), 1u);
   EXPECT_TRUE(lost[0].starts_with("it had not ended after ")) << lost[0];
