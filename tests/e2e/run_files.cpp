@@ -138,6 +138,7 @@ std::vector<nlohmann::json> step_records(const std::string& run_folder) {
   std::vector<nlohmann::json> records;
   std::ifstream file(run_folder + "/metrics.jsonl");
   for (std::string line; std::getline(file, line);) {
+    if (file.eof()) break;  // a run in progress has not ended it yet
     nlohmann::json record = nlohmann::json::parse(line);
     if (!record.contains("sample_hash")) continue;
     for (const char* clock : {"step_seconds", "tokens_per_second", "tflops", "hardware_tflops"}) record.erase(clock);

@@ -218,7 +218,7 @@ TEST_F(Watch, MirrorsRecordsToAGitRepository) {
     git -C origin log --oneline | wc -l
     git -C origin ls-tree -r --name-only HEAD
     git -C origin show HEAD:run/metrics.jsonl | wc -l
-    code=0; espalier runs mirror run --to run --git 2>error || code=$?; echo $code)");
+    mkdir plain; code=0; espalier runs mirror run --to plain --git 2>error || code=$?; echo $code)");
   EXPECT_EQ(run.output,
             "4 files copied to copy/run\n0 files copied to copy/run\n1 file copied to copy/run\n3\n"
             "run/config.toml\nrun/events.jsonl\nrun/logs/job.out\nrun/metrics.jsonl\n2\n66\n")
