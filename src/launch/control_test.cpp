@@ -57,8 +57,13 @@ class Controlled : public testing::Test {
             .kill = [this] { ++num_kills_; }};
   }
   static std::vector<ControlPlace> await_places(const std::string& folder) {
-    for (int tries = 0; tries < 500 && control_places(folder).empty(); ++tries)
+    for (int tries = 0; tries < 500; ++tries) {
+      const std::vector<ControlPlace> places = control_places(folder);
+      // A socket has its name a moment before somebody listens.
+      if (!places.empty() && ask_control(places[0], {{"command", "status"}}, 10).outcome == ControlOutcome::kAnswered)
+        return places;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     return control_places(folder);
   }
   static ControlMessage ask(const ControlPlace& place, const ControlMessage& request) {
