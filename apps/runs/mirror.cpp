@@ -113,8 +113,7 @@ int runs_mirror_main(const Words& arguments) {
     throw UserError(concat("--to '", to, "' is no folder: create it, or mount its file system"),
                     ExitCode::kMissingInput);
   check_is_outside(to, run.folder);
-  const fs::path folder = run.folder.has_filename() ? run.folder : run.folder.parent_path();
-  const std::string name = folder.filename().string();
+  const std::string name = name_of_folder(run.folder);
   Json copied = Json::array();
   for (const auto& [from, under] : records_of(run, more))
     if (copy_record(from, fs::path(to) / name / under)) copied.push_back(under.string());

@@ -23,10 +23,14 @@ bool is_same_file(const fs::path& input, const fs::path& output) {
   return !input.empty() && !output.empty() && fs::equivalent(input, output, error);
 }
 
+std::string name_of_folder(const fs::path& folder) {
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 void check_is_outside(const fs::path& target, const fs::path& source) {
   std::error_code error;
-  const fs::path named = fs::absolute(source).lexically_normal();
-  const fs::path name = named.has_filename() ? named.filename() : named.parent_path().filename();
+  const std::string name = name_of_folder(source);
   if (fs::equivalent(target / name, source, error))
     throw UserError(concat("--to '", target.string(), "' is where '", source.string(), "' itself lies, so '",
                            (target / name).string(), "' would be no copy. Name another folder."),

@@ -15,6 +15,9 @@ std::string describe_other_file(const std::filesystem::path& output, std::string
 // Whether the two names mean one file, which then would be replaced while it is read.
 bool is_same_file(const std::filesystem::path& input, const std::filesystem::path& output);
 
+// The last part of a folder's path, also where it ends in a slash, or is ".".
+std::string name_of_folder(const std::filesystem::path& folder);
+
 // A UserError where `target`, the folder of --to, in which a folder of the name of `source` is made, is `source`, or
 // inside it, or holds it under that name: a copy there is lost with what it is of, or is no copy.
 void check_is_outside(const std::filesystem::path& target, const std::filesystem::path& source);

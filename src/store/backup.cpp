@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/output_checks.h"
 #include "base/progress.h"
 #include "base/shell.h"
 #include "store/internal/plain_errors.h"
@@ -33,11 +34,6 @@ constexpr int64_t kPieceBytes = int64_t{16} << 20;
 constexpr const char* kCopyOwnerName = "backup_of.txt";
 
 fs::path ledger_of(const fs::path& run) { return run / "backup" / "copies.jsonl"; }
-
-std::string name_of(const fs::path& run) {
-  const fs::path path = fs::absolute(run).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
-}
 
 uint64_t hash_of_file(const fs::path& path) {
   const InputFile file(path);
@@ -107,7 +103,7 @@ void copy_file(const fs::path& from, const fs::path& to, Progress& progress) {
 Backup::Backup(fs::path run_folder, BackupTarget target, int num_threads)
     : run_(std::move(run_folder)), target_(std::move(target)), num_threads_(num_threads), lock_(run_ / "backup") {
   if (!target_.command.empty()) return;
-  folder_ = fs::path(target_.place) / name_of(run_);
+  folder_ = fs::path(target_.place) / name_of_folder(run_);
   check_owner();
 }
 
@@ -157,8 +153,8 @@ std::vector<BackupItem> Backup::missing(int64_t every) const {
       BackupItem item;
       item.entry = entry;
       const std::string name = entry.folder.filename().string() + (target_.is_tar ? ".tar" : "");
-      item.target =
-          target_.command.empty() ? (folder_ / name).string() : concat(target_.place, "/", name_of(run_), "/", name);
+      item.target = target_.command.empty() ? (folder_ / name).string()
+                                            : concat(target_.place, "/", name_of_folder(run_), "/", name);
       if (has_copy(entry, item.target)) continue;
       for (const std::string& file : files_of(entry)) {
         item.bytes += file_size_bytes(entry.folder / file);
