@@ -69,6 +69,8 @@ Snapshots::Snapshots(const Options& options, dist::Group group, const std::vecto
     const std::vector<std::string> words = split_blanks(text);
     ranks_.push_back({std::stoull(words[0]), std::stoll(words[1]), std::stoll(words[2]), std::stoll(words[3])});
   }
+  first_has_twin_ = std::any_of(ranks_.begin() + 1, ranks_.end(),
+                                [this](const RankFacts& one) { return one.identity == facts(0).identity; });
   sends_.assign(ranks_.size(), false);
   if (options_.replication) plan_replication();
   // One after the other: those of another machine's do not take what a neighbour's own need.
@@ -481,6 +483,7 @@ uint64_t Snapshots::fill(uint8_t* copy, const std::vector<TensorToSave>& tensors
 void Snapshots::keep(const store::TrainingState& numbers, const std::vector<TensorToSave>& tensors) {
   ESPALIER_CHECK(tensors.size() == begins_.size(), tensors.size(), " of ", begins_.size());
   settle();
+  if (first_has_twin_) group_.barrier();
   if (!link_) {
     ESPALIER_CHECK(!replicates_ || keeps_to_next_try_ > 0, "replicate() comes before keep()");
     safe_slot_ = newest_slot_;

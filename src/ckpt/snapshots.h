@@ -9,9 +9,10 @@
 //   snapshots.settle();                   // before a step counts as done
 //   snapshots.keep(numbers, tensors);     // after it
 //
-// Each rank copies what it holds, at nearly the speed of memory. Collective except for these two without replication.
+// Each rank copies what it holds, at nearly the speed of memory. All ranks call each.
 // Between two keep() ranks exchange something, so that none is further than one copy ahead of another: then there is a
-// step of which all have a whole one, whenever one dies.
+// step of which all have a whole one, whenever one dies. Where another rank holds the same as the first one, which
+// records steps, they also do in keep(): what the first rank does before it is done in a run that resumes from there.
 //
 // A copy is known by what it is of (names, types and parts of the tensors), not by who made it: a rank on a machine
 // that has lost its memory takes that of a replica which holds the same. With replication, a rank that no other machine
@@ -123,7 +124,8 @@ class Snapshots {
   Options options_;
   dist::Group group_;
   std::vector<RankFacts> ranks_;
-  std::vector<bool> sends_;  // of each rank, whether its copies go to another machine
+  bool first_has_twin_ = false;  // another rank holds the same as rank 0
+  std::vector<bool> sends_;      // of each rank, whether its copies go to another machine
   int64_t jump_ = 0;
   int64_t bytes_ = 0;
   std::vector<int64_t> begins_;  // of the tensors, in a copy

@@ -310,6 +310,29 @@ TEST(Copies, OneHasArrivedBeforeTheNextStepCounts) {
   });
 }
 
+// The copy of a replica stands for that of the first rank, which may be killed before it has recorded the step.
+TEST(Copies, OfAReplicaAreMadeOnceTheFirstRankHasRecordedTheStep) {
+  const Machines machines = {new_machine(), new_machine()};
+  const auto run = [&](const dist::Grid& grid) -> std::string {
+    launch::SnapshotSlots own(machines[static_cast<size_t>(grid.rank)]->descriptor(), 0);
+    Snapshots snapshots({.own = own}, grid.world, state_of(0, 0));
+    launch::SnapshotSlots of_other(machines[1]->descriptor(), 0);
+    of_other.reserve(snapshots.bytes());
+    for (int64_t step = 1; step <= 4; ++step) {
+      if (grid.rank == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        for (const SnapshotHead& head : of_other.heads())
+          if (head.step == step) return concat("there is a copy of step ", step, ", which is not recorded");
+      }
+      store::TrainingState numbers;
+      numbers.step = step;
+      snapshots.keep(numbers, state_of(0, step));
+    }
+    return "";
+  };
+  for (const std::string& trouble : dist::run_ranks(plan::parse_layout("dp2").grid, run)) EXPECT_EQ(trouble, "");
+}
+
 // Nothing moves, and the connections stand: local copies go on, and others reach the other machine again.
 TEST(Copies, OneThatDoesNotMoveIsGivenUpAndOthersAreSentLater) {
   const Machines machines = {new_machine(), new_machine()};
