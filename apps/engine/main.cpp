@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/whereabouts.h"
 #include "cuda/cuda.h"
+#include "launch/hold.h"
 #include "launch/snapshot_memory.h"
 #include "tensor/cpu_allocator.h"
 
@@ -58,6 +59,7 @@ int main(int argc, char** argv) {
   return espalier::run_main([&] {
     espalier::open_whereabouts();
     espalier::launch::open_snapshot_memory();
+    espalier::launch::open_hold();
     espalier::tensor::install_cpu_allocator();
     try {
       return espalier::dispatch({argv + 1, argv + argc});

@@ -22,6 +22,7 @@
 #include "launch/control.h"
 #include "launch/cores.h"
 #include "launch/environment.h"
+#include "launch/hold.h"
 #include "launch/peer_watch.h"
 #include "store/run_folder.h"
 #include "train/job_state.h"
@@ -41,11 +42,8 @@ std::string command_line_of(const std::string& command, const Words& arguments) 
 // The first rank talks; the others would say the same. From them come only errors, with their number.
 void set_up_log(const report::LoggingConfig& logging, const launch::RankEnvironment& place) {
   set_log_level(config::log_level(logging));
-  if (place.world_size == 1) return;
-  if (place.rank > 0) {
-    if (config::log_level(logging) != LogLevel::kDebug) set_log_level(LogLevel::kQuiet);
-    set_log_prefix(concat("[rank ", place.rank, "] "));
-  }
+  set_log_prefix(place.rank > 0 ? concat("[rank ", place.rank, "] ") : "");
+  if (place.rank > 0 && config::log_level(logging) != LogLevel::kDebug) set_log_level(LogLevel::kQuiet);
 }
 
 // NCCL is what Megatron's launch lines ask for everywhere.
@@ -76,11 +74,15 @@ void advise_on_zero(const config::RunConfig& config, const OptionTable& table, c
            "optimizer; --use-distributed-optimizer divides both, which is faster and needs less memory");
 }
 
-// Where ranks share a machine each keeps to its part of the cores; before any thread starts.
+// Where ranks share a machine each keeps to its part of the cores; before any thread starts. A process that was held
+// and goes on is bound already.
 void set_up_threads(const launch::RankEnvironment& place, std::optional<int64_t>& num_threads, bool given) {
   if (place.local_world_size == 1) return;
-  const launch::CoreShare share = launch::share_of_cores(place);
-  launch::bind_to_cores(share);
+  static const launch::CoreShare share = [&] {
+    launch::CoreShare own = launch::share_of_cores(place);
+    launch::bind_to_cores(own);
+    return own;
+  }();
   if (!given) num_threads = share.num_threads;
   log_info("each rank: ", share.explanation);
 }
@@ -211,11 +213,16 @@ int train_rank(const Words& arguments) {
   const config::Family* const family = arguments.empty() ? nullptr : families::find_family(arguments[0]);
   ESPALIER_CHECK(family != nullptr, "espalier passes the family on");
   const StopSignals signals;
-  try {
-    return train_family(*family, arguments, signals);
-  } catch (const dist::StoppedBeforeStart& stopped) {
-    log_line(LogLevel::kQuiet, concat(stopped.what(), " before all processes had arrived: the run did not begin"));
-    return 0;
+  while (true) {
+    try {
+      return train_family(*family, arguments, signals);
+    } catch (const dist::StoppedBeforeStart& stopped) {
+      log_line(LogLevel::kQuiet, concat(stopped.what(), " before all processes had arrived: the run did not begin"));
+      return 0;
+    } catch (const UserError& error) {
+      // Another rank has ended. Nothing of the run is left in this process, and its state is in the launcher's memory.
+      if (error.code() != ExitCode::kLostPeer || !launch::may_be_held() || !launch::wait_for_next_start()) throw;
+    }
   }
 }
 

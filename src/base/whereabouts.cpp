@@ -227,6 +227,13 @@ void WhereaboutsBoard::ask_for_log_level(int64_t local_rank, LogLevel level) con
   static_cast<Slot*>(slot_of(local_rank))->log_level_wished = static_cast<int32_t>(level) + 1;
 }
 
+void WhereaboutsBoard::clear(int64_t local_rank) const { std::memset(slot_of(local_rank), 0, kSlotBytes); }
+
+void WhereaboutsBoard::forget_wishes(int64_t local_rank) const {
+  auto& slot = *static_cast<Slot*>(slot_of(local_rank));
+  slot.saves_wished = 0, slot.pause_wished = 0, slot.log_level_wished = 0;
+}
+
 Wishes WhereaboutsBoard::wishes(int64_t local_rank) const {
   return wishes_in(*static_cast<const Slot*>(slot_of(local_rank)));
 }

@@ -97,11 +97,14 @@ class WhereaboutsBoard {
   std::string variable(int64_t local_rank) const;
   Sight sight(int64_t local_rank) const;
   StackRecord& stack_record(int64_t local_rank) const;
+  // For another process: the one that wrote there has ended.
+  void clear(int64_t local_rank) const;
 
   void ask_for_save(int64_t local_rank) const;
   void ask_for_pause(int64_t local_rank, bool pause) const;
   void ask_for_log_level(int64_t local_rank, LogLevel level) const;
   Wishes wishes(int64_t local_rank) const;
+  void forget_wishes(int64_t local_rank) const;
 
  private:
   void* slot_of(int64_t local_rank) const;

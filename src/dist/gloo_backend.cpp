@@ -3,6 +3,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <cstdlib>
+#include <map>
+#include <memory>
 
 #include "dist/backend.h"
 
@@ -21,8 +23,11 @@ std::shared_ptr<gloo::transport::Device> make_device(bool one_machine) {
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
                                             const BackendOptions& options) {
   auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
-  // A device is a socket's address and a thread that serves all its connections: one for all groups of the process.
-  static const auto device = make_device(options.one_machine);
+  // A device is a socket's address and a thread that serves all its connections: one for all groups of the process, in
+  // all starts that it lives through.
+  static std::map<bool, std::shared_ptr<gloo::transport::Device>> devices;
+  auto& device = devices[options.one_machine];
+  if (!device) device = make_device(options.one_machine);
   gloo->devices.push_back(device);
   gloo->threads = 2;
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(rank), static_cast<int>(size), gloo);

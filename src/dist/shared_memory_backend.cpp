@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <utility>
 
@@ -80,6 +81,10 @@ class SharedMemoryBackend : public c10d::Backend {
       : Backend(static_cast<int>(group->rank()), static_cast<int>(group->size())),
         group_(std::move(group)),
         timeout_(timeout) {}
+  // While an error is on its way out peers may not come.
+  ~SharedMemoryBackend() override {
+    if (std::uncaught_exceptions() > 0) group_->machine().abandon();
+  }
 
   const std::string getBackendName() const override { return "shared memory"; }
 

@@ -104,14 +104,21 @@ class LocalSite : public LaunchSite {
   RendezvousClient& store() { return *client_; }
   RendezvousClient& watched_store() { return *watching_client_; }
 
-  std::unique_ptr<Ranks> start(const Round& round) override {
+  std::unique_ptr<Ranks> start(const Round& round, std::unique_ptr<Ranks> held) override {
     if (round.was_without_this_node) forget_snapshots();  // the run has gone on from them
+    if (auto* const ranks = dynamic_cast<internal::LocalRanks*>(held.get())) {
+      ranks->start_again(round, [&](OutputPump& pump, const WhereaboutsBoard& board) {
+        return workers_of(round, pump, board, [ranks](int64_t local_rank) { return ranks->is_held(local_rank); });
+      });
+      return held;
+    }
     const internal::LocalRanks::Launch launch = {options_, program_, files_, [this] {
                                                    kill_is_asked_ = true;
                                                    kill(getpid(), SIGTERM);
                                                  }};
-    return std::make_unique<internal::LocalRanks>(
-        launch, round, [&](OutputPump& pump, const WhereaboutsBoard& board) { return workers_of(round, pump, board); });
+    return std::make_unique<internal::LocalRanks>(launch, round, [&](OutputPump& pump, const WhereaboutsBoard& board) {
+      return workers_of(round, pump, board, [](int64_t) { return false; });
+    });
   }
   bool hosts_store() const override { return server_ != nullptr; }
   bool kill_is_asked() const override { return kill_is_asked_; }
@@ -213,7 +220,9 @@ class LocalSite : public LaunchSite {
     return variables;
   }
 
-  std::vector<Worker> workers_of(const Round& round, OutputPump& pump, const WhereaboutsBoard& board) const {
+  // `keeps_streams`: of which ranks the process remains.
+  std::vector<Worker> workers_of(const Round& round, OutputPump& pump, const WhereaboutsBoard& board,
+                                 const std::function<bool(int64_t)>& keeps_streams) const {
     std::vector<Worker> workers;
     for (int64_t local_rank = 0; local_rank < options_.num_local_ranks; ++local_rank) {
       Worker worker;
@@ -222,7 +231,11 @@ class LocalSite : public LaunchSite {
       worker.variables = variables_of(round, local_rank, board);
       worker.error_file = files_.error_file(round.number, local_rank);
       worker.sight = [&board, local_rank] { return board.sight(local_rank); };
-      files_.open(round.number, worker, pump);
+      worker.can_be_held = program_.is_ours && snapshots_;
+      if (keeps_streams(local_rank))
+        files_.make_folder(round.number, local_rank);
+      else
+        files_.open(round.number, worker, pump);
       workers.push_back(std::move(worker));
     }
     return workers;

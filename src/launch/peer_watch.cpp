@@ -3,8 +3,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "base/error.h"
 #include "base/log.h"
+#include "launch/hold.h"
 #include "launch/secret.h"
 
 namespace espalier::launch {
@@ -24,14 +27,24 @@ PeerWatch::PeerWatch(const RankEnvironment& place) {
 
 PeerWatch::~PeerWatch() {
   if (!thread_.joinable()) return;
+  is_over_ = true;
   store_->interrupt();
   thread_.join();
+}
+
+// It does once this watch is to end.
+bool PeerWatch::leaves_in_time() const {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(kSecondsToLeave);
+  while (!is_over_ && !is_given_up() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return is_over_;
 }
 
 void PeerWatch::watch(const std::string& key) {
   while (true) {
     try {
       if (store_->get(key, std::chrono::minutes(10)) != kRoundFailed) return;
+      if (may_be_held() && leaves_in_time()) return;
       log_line(LogLevel::kQuiet, "error: another rank has failed, so this one ends too");
       _exit(static_cast<int>(ExitCode::kLostPeer));
     } catch (const RendezvousTimeout&) {

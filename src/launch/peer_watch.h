@@ -2,9 +2,11 @@
 //
 // A rank may wait for a peer where nothing tells it that the peer is gone: for its part of a checkpoint, or in a
 // collective on a GPU. The launcher does know, and says so in the rendezvous store; this thread hears it there and ends
-// the process with kLostPeer, without destructors, which might wait for the peer as well.
+// the process with kLostPeer, without destructors, which might wait for the peer as well. A rank that may be held
+// (launch/hold.h) has kSecondsToLeave to notice by itself, unless its launcher does not want it any more.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <thread>
 
@@ -24,7 +26,10 @@ class PeerWatch {
  private:
   void watch(const std::string& key);
 
+  bool leaves_in_time() const;
+
   std::unique_ptr<RendezvousClient> store_;
+  std::atomic<bool> is_over_{false};
   std::thread thread_;
 };
 

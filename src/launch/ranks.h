@@ -26,7 +26,11 @@ class Ranks {
   virtual void send(int signal) = 0;                         // to every rank that runs
   // Sends `signal`, waits at most that long and kills the rest.
   virtual void stop(int signal, double patience_seconds) = 0;
-  virtual void finish_output() = 0;  // all have ended: passes on what they have written
+  virtual void finish_output() = 0;      // all have ended: passes on what they have written
+  virtual bool may_be_held() const = 0;  // any of them
+  // The ranks leave what they do, as another has ended, and wait for the next start; those that cannot are ended.
+  // Whether any waits.
+  virtual bool hold(double patience_seconds) = 0;
 
   bool any_failed() const { return !failures().empty(); }
 };
@@ -35,7 +39,8 @@ class Ranks {
 class LaunchSite {
  public:
   virtual ~LaunchSite() = default;
-  virtual std::unique_ptr<Ranks> start(const Round& round) = 0;
+  // `held`: ranks of the round before, those of which that wait go on. May be null.
+  virtual std::unique_ptr<Ranks> start(const Round& round, std::unique_ptr<Ranks> held) = 0;
   virtual bool hosts_store() const = 0;
   virtual bool kill_is_asked() const = 0;  // by espalier ctl: the signal that comes with it kills at once
   // Copies of the ranks' state in memory.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "launch/hold.h"
 #include "launch/internal/signals.h"
 
 namespace espalier::launch {
@@ -102,11 +103,17 @@ void RunLoop::forget_if_others(const Round& round) {
 std::optional<int> RunLoop::run_round(const Round& round) {
   forget_if_others(round);
   say_start(round);
-  is_regroup_asked_ = false;
+  is_regroup_asked_ = may_go_on_ = false;
   first_step_.reset();
-  const std::unique_ptr<Ranks> ranks = site_.start(round);
+  std::unique_ptr<Ranks> ranks = site_.start(round, std::move(held_));
   const RoundOutcome outcome = watch(round, *ranks);
   const bool all_well = outcome == RoundOutcome::kDone || outcome == RoundOutcome::kRegroups;
+  if (!all_well) reap_together(*ranks);
+  if (outcome == RoundOutcome::kFailed && ending_signal_ == 0 && hold(*ranks)) {
+    const std::optional<int> exit_code = end_or_restart(round, *ranks);
+    if (!exit_code && may_go_on_) held_ = std::move(ranks);
+    return exit_code;
+  }
   if (!all_well) stop(*ranks);
   ranks->finish_output();
   if (outcome == RoundOutcome::kRegroups && ending_signal_ == 0) {
@@ -211,14 +218,31 @@ void RunLoop::pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline) {
 }
 
 // Ranks that failed at the same moment are noticed together, so that the cause is among them.
+void RunLoop::reap_together(Ranks& ranks) {
+  if (ending_signal_ != 0) return;
+  surroundings_.sleep_for(std::chrono::milliseconds(100));
+  ranks.reap();
+}
+
 void RunLoop::stop(Ranks& ranks) {
-  if (ending_signal_ == 0) {
-    surroundings_.sleep_for(std::chrono::milliseconds(100));
-    ranks.reap();
-  }
   try_to_tell([this] { meeting_.report_failed(); });
   ranks.stop(SIGTERM, ending_signal_ != 0 ? 0 : patience_after_failure());
   try_to_tell([&] { meeting_.report_stopped(ranks.failures()); });
+}
+
+// Where all that is known to have failed was ended from outside: the others may go on with their state. False: they
+// have to be stopped, or have ended.
+bool RunLoop::hold(Ranks& ranks) {
+  const bool all_from_outside =
+      std::all_of(ranks.failures().begin(), ranks.failures().end(), [](const Failure& failure) {
+        const bool has_hung = failure.signal != 0 && !failure.message.empty();
+        return is_from_outside(failure) && !has_hung;
+      });
+  if (!all_from_outside || !ranks.may_be_held()) return false;
+  try_to_tell([this] { meeting_.report_failed(); });
+  if (!ranks.hold(kSecondsToLeave + 1)) return false;
+  try_to_tell([&] { meeting_.report_stopped(ranks.failures()); });
+  return true;
 }
 
 int RunLoop::end_by_signal(const Ranks& ranks) {
@@ -287,6 +311,7 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
     log_info(what, "starting all ranks again",
              decision.wait_seconds > 0 ? concat(" in ", decision.wait_seconds, " s, as they got no further than before")
                                        : "");
+    may_go_on_ = decision.trusts_memory;
     if (!decision.trusts_memory) site_.forget_snapshots();
     wait_before_restart(decision.wait_seconds);
     return std::nullopt;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -48,6 +49,8 @@ class RunLoop {
   double patience_after_failure() const;
   void pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline);
   void stop(Ranks& ranks);
+  void reap_together(Ranks& ranks);
+  bool hold(Ranks& ranks);
   int end_by_signal(const Ranks& ranks);
   int end_without_store(const Ranks& ranks);
   std::optional<int> end_or_restart(const Round& round, const Ranks& ranks);
@@ -63,10 +66,12 @@ class RunLoop {
   NodeMeeting& meeting_;
   LaunchSite& site_;
   RestartPolicy restarts_;
+  std::unique_ptr<Ranks> held_;     // for the next round; null: none
   int64_t restart_ = 0;             // its number since a step was gained
   std::set<std::string> machines_;  // of the last round that this launcher took part in, by id
   int64_t last_round_ = -1;
   bool is_regroup_asked_ = false, is_left_out_ = false;
+  bool may_go_on_ = false;             // ranks that are held
   std::optional<int64_t> first_step_;  // of this round
   Time last_look_;                     // for machines that wait
   int ending_signal_ = 0, num_endings_ = 0;

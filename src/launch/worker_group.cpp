@@ -83,6 +83,7 @@ struct Child {
   char** arguments;
   char** variables;
   int output, errors, report;  // `report` closes on exec, or gets errno
+  int line;                    // that stays open; -1: none
   pid_t launcher;
 
   [[noreturn]] void run() const {
@@ -98,6 +99,7 @@ struct Child {
     sigprocmask(SIG_SETMASK, &none, nullptr);
     if (output >= 0) dup2(output, STDOUT_FILENO);
     if (errors >= 0) dup2(errors, STDERR_FILENO);
+    if (line >= 0) fcntl(line, F_SETFD, 0);
     execve(program, arguments, variables);
     const int reason = errno;
     const ssize_t written = write(report, &reason, sizeof reason);
@@ -128,6 +130,8 @@ WorkerGroup::~WorkerGroup() {
 void WorkerGroup::start(size_t index) {
   Worker& worker = workers_[index];
   const std::string program = path_of_program(worker.command.at(0));
+  auto line = worker.can_be_held ? std::make_unique<HoldLine>() : nullptr;
+  if (line) worker.variables[kHoldVariable] = line->variable();
   std::vector<std::string> variables;
   for (const auto& [name, value] : worker.variables) variables.push_back(name + "=" + value);
   const std::vector<char*> arguments = pointers_to(worker.command), environment = pointers_to(variables);
@@ -142,11 +146,13 @@ void WorkerGroup::start(size_t index) {
                     output.get(),
                     errors.get(),
                     writer.get(),
+                    line ? line->rank_end() : -1,
                     getpid()};
   const pid_t pid = fork();
   if (pid == 0) child.run();
   if (pid < 0) throw UserError(concat("cannot start rank ", worker.rank, ": ", std::strerror(errno)));
-  processes_[index] = {pid, true, 0, ""};
+  if (line) line->close_rank_end();
+  processes_[index] = {.pid = pid, .running = true, .status = 0, .line = std::move(line)};
   writer.reset();
   int reason = 0;
   if (read(reader.get(), &reason, sizeof reason) == static_cast<ssize_t>(sizeof reason))
@@ -225,6 +231,8 @@ void WorkerGroup::end_hung(size_t index, const std::string& why) {
 void WorkerGroup::stop(int signal, double patience_seconds) {
   if (!stopping_) stop_time_ = seconds_since_epoch();
   stopping_ = true;
+  for (Process& process : processes_)
+    if (process.line) process.line->close();  // nobody is held any more
   reap();
   if (num_running() > 0) send(signal);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds);
@@ -232,25 +240,96 @@ void WorkerGroup::stop(int signal, double patience_seconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     reap();
   }
-  std::set<pid_t> sessions;
+  std::vector<size_t> all;
+  for (size_t index = 0; index < processes_.size(); ++index) all.push_back(index);
+  bury(all);
+}
+
+void WorkerGroup::look_who_is_held() {
+  for (Process& process : processes_) process.is_held = process.running && process.line && process.line->is_held();
+}
+
+bool WorkerGroup::any_offered() const {
+  return std::any_of(processes_.begin(), processes_.end(), [](const Process& process) {
+    return process.running && process.line && process.line->is_offered();
+  });
+}
+
+void WorkerGroup::hold(double patience_seconds) {
+  if (!stopping_) stop_time_ = seconds_since_epoch();
+  stopping_ = true;
   for (const Process& process : processes_)
+    if (process.running && !(process.line && process.line->is_offered())) kill(-process.pid, SIGTERM);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds);
+  const auto any_must_end = [this] {
+    reap();
+    look_who_is_held();
+    return std::any_of(processes_.begin(), processes_.end(), [this](const auto& process) { return must_end(process); });
+  };
+  while (any_must_end() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  std::vector<size_t> others;
+  for (size_t index = 0; index < processes_.size(); ++index)
+    if (!processes_[index].is_held) others.push_back(index);
+  bury(others);
+}
+
+bool WorkerGroup::any_held() const {
+  return std::any_of(processes_.begin(), processes_.end(), [](const Process& process) { return process.is_held; });
+}
+
+void WorkerGroup::start_again(std::vector<Worker> workers) {
+  stopping_ = false;
+  failures_.clear();
+  try {
+    for (size_t index = 0; index < processes_.size(); ++index) {
+      Process& process = processes_[index];
+      if (!process.is_held) {
+        workers_[index] = std::move(workers[index]);
+        start(index);
+        continue;
+      }
+      workers[index].stderr_file = workers_[index].stderr_file;  // its streams are what they were
+      workers_[index] = std::move(workers[index]);
+      process.is_held = false;
+      process.stray_since.reset();
+      // One that does not hear it ends, or is ended as one that does nothing.
+      if (!process.line->start(workers_[index].variables)) kill(-process.pid, SIGKILL);
+    }
+  } catch (...) {
+    stop(SIGKILL, 0);
+    throw;
+  }
+}
+
+void WorkerGroup::let_go_of_strays() {
+  constexpr auto kPatience = std::chrono::seconds(2);  // to hear of the end of another rank, or of its machine
+  const auto now = std::chrono::steady_clock::now();
+  for (Process& process : processes_) {
+    if (!process.running || !process.line || !process.line->is_held()) continue;
+    if (!process.stray_since) process.stray_since = now;
+    if (now - *process.stray_since >= kPatience) process.line->close();
+  }
+}
+
+// Kills those that run, and what is left of their sessions: groups first, then whatever has left its group but not the
+// session.
+void WorkerGroup::bury(const std::vector<size_t>& indices) {
+  std::set<pid_t> sessions;
+  for (const size_t index : indices) {
+    const Process& process = processes_[index];
     if (process.pid > 0) sessions.insert(process.pid);
+    if (process.running) kill(-process.pid, SIGKILL);
+  }
   if (sessions.empty()) return;
-  kill_sessions(sessions);
-  for (size_t index = 0; index < processes_.size(); ++index) {
+  for (const pid_t pid : processes_of(sessions, /*only_children=*/false)) kill(pid, SIGKILL);
+  for (const size_t index : indices) {
     int status = 0;
     const pid_t pid = std::exchange(processes_[index].pid, -1);
     if (pid < 0 || waitpid(pid, &status, 0) < 0) continue;
     if (processes_[index].running) note_end(index, pid, status);
   }
   bury_orphans(sessions);
-}
-
-// Groups first, then whatever has left its group but not the session.
-void WorkerGroup::kill_sessions(const std::set<pid_t>& sessions) const {
-  for (const Process& process : processes_)
-    if (process.running) kill(-process.pid, SIGKILL);
-  for (const pid_t pid : processes_of(sessions, /*only_children=*/false)) kill(pid, SIGKILL);
 }
 
 }  // namespace espalier::launch

@@ -3,6 +3,9 @@
 //   WorkerGroup group(workers);            // all run
 //   while (group.num_running() > 0 && !group.any_failed()) { wait for SIGCHLD; group.reap(); }
 //   group.stop(SIGTERM, seconds);          // the rest, with all that they started
+// or, where ranks can be held (launch/hold.h):
+//   group.hold(seconds);                   // ends those that do not say in time that they wait
+//   group.start_again(workers);            // these go on; in place of the others new processes start
 //
 // Each leads a session of its own, so that a terminal's signals reach it only through the launcher, and
 // ends with SIGKILL when the launcher dies. To be used by one thread; it must live as long as the ranks.
@@ -10,15 +13,19 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/whereabouts.h"
 #include "launch/failure.h"
+#include "launch/hold.h"
 
 namespace espalier::launch {
 
@@ -30,6 +37,7 @@ struct Worker {
   std::string error_file;
   std::string stderr_file;       // whose last lines the report shows; empty: none
   std::function<Sight()> sight;  // what the rank says of itself; may be empty
+  bool can_be_held = false;
 };
 
 class WorkerGroup {
@@ -56,16 +64,32 @@ class WorkerGroup {
   // Sends `signal`, waits at most that long and kills the rest, then everything in the ranks' sessions.
   void stop(int signal, double patience_seconds);
 
+  bool any_offered() const;  // to be held
+  // Waits until all that run are held, at most that long, and kills the others, with what they have started. Those that
+  // have not offered it get SIGTERM.
+  void hold(double patience_seconds);
+  bool any_held() const;
+  bool is_held(size_t index) const { return processes_.at(index).is_held; }
+  // After hold(): the variables are those of the next start. UserError if a program cannot be started; then none runs.
+  void start_again(std::vector<Worker> workers);
+  // One that has left what it did, though nobody else has ended, fails soon.
+  void let_go_of_strays();
+
  private:
   struct Process {
     pid_t pid = -1;
     bool running = false;
     int status = 0;
-    std::string hung;  // why it was killed
+    std::string hung = {};  // why it was killed
+    std::unique_ptr<HoldLine> line = {};
+    bool is_held = false;
+    std::optional<std::chrono::steady_clock::time_point> stray_since = {};
   };
+  bool must_end(const Process& process) const { return process.running && !process.is_held; }
+  void look_who_is_held();
+  void bury(const std::vector<size_t>& indices);
   void start(size_t index);
   void note_end(size_t index, pid_t pid, int status);
-  void kill_sessions(const std::set<pid_t>& sessions) const;
 
   std::vector<Worker> workers_;
   std::vector<Process> processes_;

@@ -23,6 +23,7 @@
 #include "dist/shared_folder.h"
 #include "families/registry.h"
 #include "launch/environment.h"
+#include "launch/hold.h"
 #include "launch/secret.h"
 #include "models/build.h"
 #include "plan/flops.h"
@@ -443,6 +444,7 @@ bool Job::load_from_memory() {
   is_from_memory_ = load_newest_copy();
   if (!is_from_memory_) snapshots_->clear();
   snapshots_->replicate();
+  if (grid_.device.is_cpu()) launch::offer_to_be_held();
   return is_from_memory_;
 }
 

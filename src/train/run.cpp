@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/stop_signals.h"
 #include "base/whereabouts.h"
+#include "launch/hold.h"
 #include "report/run_log.h"
 #include "store/run_folder.h"
 #include "train/evaluations.h"
@@ -197,6 +198,7 @@ void Loop::run() {
 
 void Loop::end_by(const std::exception& error) {
   const auto* user = dynamic_cast<const UserError*>(&error);
+  if (user != nullptr && user->code() == ExitCode::kLostPeer && launch::may_be_held()) return;  // it does not end
   if (user != nullptr && user->code() == kNotFinite) saving_.settle();  // of a state before it went wrong
   // What all ranks throw alike the first one notes, and what is but a consequence nobody else.
   const bool only_first = user != nullptr && (user->code() == ExitCode::kLostPeer || user->code() == kNotFinite ||

@@ -129,7 +129,7 @@ class SimulatedSite : public launch::LaunchSite {
   };
 
   SimulatedSite(Cluster& cluster, Process& process) : cluster_(cluster), process_(process) {}
-  std::unique_ptr<launch::Ranks> start(const Round& round) override {
+  std::unique_ptr<launch::Ranks> start(const Round& round, std::unique_ptr<launch::Ranks>) override {
     cluster_.check_start(process_, round);
     return std::make_unique<Part>(cluster_, process_, round);
   }

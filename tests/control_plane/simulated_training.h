@@ -82,6 +82,8 @@ class SimulatedRanks : public launch::Ranks {
   void send(int signal) override;
   void stop(int signal, double patience_seconds) override;
   void finish_output() override {}
+  bool may_be_held() const override { return false; }
+  bool hold(double) override { return false; }
 
   int64_t run() const { return group_.run; }
   int64_t round() const { return group_.round; }

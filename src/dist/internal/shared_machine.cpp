@@ -40,6 +40,7 @@ SharedMachine::SharedMachine(SharedMemory memory, int64_t rank, int64_t size)
 
 void SharedMachine::start(const std::shared_ptr<SharedOperation>& operation) {
   const std::lock_guard lock(mutex_);
+  if (is_abandoned_) throw std::runtime_error("an exchange before has failed");
   pending_.push_back(operation);
   advance_all();
 }
@@ -65,9 +66,25 @@ void SharedMachine::wait(const SharedOperation& operation, std::chrono::millisec
     // A process that has ended may have done its part before: what it gave is there.
     advance_all();
     if (operation.done_) return;
-    if (ended) throw std::runtime_error(concat("the process of rank ", *ended, " has ended"));
-    if (Clock::now() >= end) throw std::runtime_error(concat("nothing came within ", timeout.count() / 1000.0, " s"));
+    std::string trouble;
+    if (ended)
+      trouble = concat("the process of rank ", *ended, " has ended");
+    else if (is_abandoned_)
+      trouble = "an exchange before has failed";
+    else if (Clock::now() >= end)
+      trouble = concat("nothing came within ", timeout.count() / 1000.0, " s");
+    if (trouble.empty()) continue;
+    lock.unlock();
+    abandon();
+    throw std::runtime_error(trouble);
   }
+}
+
+void SharedMachine::abandon() {
+  std::list<std::shared_ptr<SharedOperation>> given_up;  // with their groups, and perhaps this, not under the lock
+  const std::lock_guard lock(mutex_);
+  is_abandoned_ = true;
+  given_up.swap(pending_);
 }
 
 void SharedMachine::advance_all() {

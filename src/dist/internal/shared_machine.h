@@ -45,9 +45,13 @@ class SharedMachine {
 
   // Runs it as far as it goes.
   void start(const std::shared_ptr<SharedOperation>& operation);
-  // Throws std::runtime_error when a peer's process has ended before it did its part or `timeout` has passed.
+  // Throws std::runtime_error when a peer's process has ended before it did its part or `timeout` has passed. Nothing
+  // that was under way is carried on then.
   void wait(const SharedOperation& operation, std::chrono::milliseconds timeout);
   bool is_done(const SharedOperation& operation);
+  // What is under way keeps its group, and this: it would not let go of its claim, for which others of the machine
+  // wait.
+  void abandon();
   // Tells a process that something has changed which it may wait for.
   void ring(int64_t rank) { bells_[rank].ring(); }
 
@@ -63,6 +67,7 @@ class SharedMachine {
   bool spins_;
   std::mutex mutex_;
   std::list<std::shared_ptr<SharedOperation>> pending_;  // in the order of their start
+  bool is_abandoned_ = false;
 };
 
 }  // namespace espalier::dist

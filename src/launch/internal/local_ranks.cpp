@@ -12,10 +12,32 @@ LocalRanks::LocalRanks(const Launch& launch, const Round& round, const Workers& 
     : launch_(launch),
       first_rank_(round.first_rank),
       board_(launch.options.num_local_ranks),
-      hangs_(board_, round.first_rank,
-             {.shortest = launch.program.is_ours ? launch.options.hang_timeout_seconds : 0,
-              .has_all_ranks = round.nodes.size() == 1}),
+      hangs_(watch_for_hangs(round)),
       group_(workers(pump_, board_)) {
+  serve_control(round);
+}
+
+std::unique_ptr<HangWatch> LocalRanks::watch_for_hangs(const Round& round) const {
+  const HangRules rules = {.shortest = launch_.program.is_ours ? launch_.options.hang_timeout_seconds : 0,
+                           .has_all_ranks = round.nodes.size() == 1};
+  return std::make_unique<HangWatch>(board_, round.first_rank, rules);
+}
+
+bool LocalRanks::hold(double patience_seconds) {
+  control_.reset();
+  group_.hold(patience_seconds);
+  return group_.any_held();
+}
+
+void LocalRanks::start_again(const Round& round, const Workers& workers) {
+  first_rank_ = round.first_rank;
+  hangs_ = watch_for_hangs(round);
+  for (int64_t local_rank = 0; local_rank < launch_.options.num_local_ranks; ++local_rank)
+    if (is_held(local_rank))
+      board_.forget_wishes(local_rank);
+    else
+      board_.clear(local_rank);
+  group_.start_again(workers(pump_, board_));
   serve_control(round);
 }
 
@@ -34,11 +56,12 @@ void LocalRanks::serve_control(const Round& round) {
 
 void LocalRanks::reap() {
   group_.reap();
+  group_.let_go_of_strays();
   if (control_) control_->set_pids(group_.pids());
 }
 
 void LocalRanks::end_hung() {
-  if (const auto hang = hangs_.look(group_.pids())) end_hang(*hang);
+  if (const auto hang = hangs_->look(group_.pids())) end_hang(*hang);
 }
 
 void LocalRanks::stop(int signal, double patience_seconds) {

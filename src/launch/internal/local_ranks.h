@@ -41,8 +41,15 @@ class LocalRanks : public Ranks {
   void send(int signal) override { group_.send(signal); }
   void stop(int signal, double patience_seconds) override;
   void finish_output() override;
+  bool may_be_held() const override { return group_.any_offered(); }
+  bool hold(double patience_seconds) override;
+
+  // After hold().
+  void start_again(const Round& round, const Workers& workers);
+  bool is_held(int64_t local_rank) const { return group_.is_held(static_cast<size_t>(local_rank)); }
 
  private:
+  std::unique_ptr<HangWatch> watch_for_hangs(const Round& round) const;
   void serve_control(const Round& round);
   void end_hang(const Hang& hang);
   void tell(const Incident& incident) const;
@@ -53,7 +60,7 @@ class LocalRanks : public Ranks {
   int64_t first_rank_;
   OutputPump pump_;
   const WhereaboutsBoard board_;
-  HangWatch hangs_;
+  std::unique_ptr<HangWatch> hangs_;
   WorkerGroup group_;
   std::unique_ptr<Control> control_;
 };

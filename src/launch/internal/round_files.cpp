@@ -108,13 +108,18 @@ std::string RoundFiles::error_file(int64_t attempt, int64_t local_rank) const {
   return folder_of(attempt, local_rank) / "error.json";
 }
 
-void RoundFiles::open(int64_t attempt, Worker& worker, OutputPump& pump) const {
-  const fs::path folder = folder_of(attempt, worker.local_rank);
+void RoundFiles::make_folder(int64_t attempt, int64_t local_rank) const {
+  const fs::path folder = folder_of(attempt, local_rank);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
     throw UserError(concat("cannot create ", folder.string(), ": ", error.message(), ". Choose another --log-dir."),
                     ExitCode::kCannotCreate);
+}
+
+void RoundFiles::open(int64_t attempt, Worker& worker, OutputPump& pump) const {
+  make_folder(attempt, worker.local_rank);
+  const fs::path folder = folder_of(attempt, worker.local_rank);
   const Streams files = options_.redirects.of(worker.local_rank), tees = options_.tee.of(worker.local_rank);
   worker.stdout_to = open_stream(STDOUT_FILENO, files.out, tees.out, worker, pump, folder / "stdout.log");
   worker.stderr_to = open_stream(STDERR_FILENO, files.err, tees.err, worker, pump, folder / "stderr.log");

@@ -24,7 +24,9 @@ class RoundFiles {
   std::string folder() const { return run_.string(); }
   bool folder_is_kept() const { return !is_temporary_ || writes_files_; }
   std::string error_file(int64_t attempt, int64_t local_rank) const;
-  // Gives the rank its streams, as --redirects, --tee and --local-ranks-filter say.
+  // For the rank's error file.
+  void make_folder(int64_t attempt, int64_t local_rank) const;
+  // And gives it its streams, as --redirects, --tee and --local-ranks-filter say.
   void open(int64_t attempt, Worker& worker, OutputPump& pump) const;
 
  private:

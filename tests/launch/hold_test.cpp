@@ -1,0 +1,264 @@
+// Ranks that outlive the end of another: with their state in the launcher's memory they wait in their processes, and go
+// on with the one that is started in its place, to the bits of a run that was left alone.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <set>
+
+#include "base/format.h"
+#include "tests/launch/launch_fixture.h"
+#include "tests/launch/launcher_process.h"
+
+namespace espalier::test {
+namespace hold_test {
+
+namespace fs = std::filesystem;
+
+int num_kills(int in_suite, int all) { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? all : in_suite; }
+
+using Ranks = std::map<int64_t, pid_t>;
+
+class HeldRanks : public testing::Test {
+ protected:
+  void SetUp() override { write_token_files(folder_ / "data", 300, 5); }
+
+  Words training(const std::string& save, int64_t steps, const std::string& more) const {
+    return Words{"train", "gpt"} + tiny_run(folder_ / "data") +
+           split_blanks(concat("--micro-batch-size 1 --global-batch-size 4 --train-samples ", 4 * steps,
+                               " --lr-decay-samples ", 4 * steps,
+                               " --num-threads 1 --eval-iters 0 --save-interval 1000000 ", more)) +
+           Words{"--save", folder_ / save, "--load", folder_ / save};
+  }
+  void start(int64_t num_ranks, int64_t steps, const std::string& more) {
+    num_ranks_ = num_ranks, num_steps_ = steps, more_ = more;
+    launcher_ = std::make_unique<LauncherProcess>(
+        folder_ / "log",
+        split_blanks(concat("--nproc-per-node ", num_ranks, " --max-restarts 1000 --shutdown-timeout 10")) +
+            training("run", steps, more + " --non-persistent-save-interval 1"));
+  }
+  size_t steps() const { return num_records(folder_ / "run"); }
+  size_t starts() const {
+    size_t found = 0;
+    std::ifstream file(folder_ / "run" + "/events.jsonl");
+    for (std::string line; std::getline(file, line);) found += nlohmann::json::parse(line).at("event") == "start";
+    return found;
+  }
+  // Until it has made so many more steps, and all ranks are there.
+  Ranks train_on(size_t more_steps) {
+    const size_t target = steps() + more_steps;
+    Ranks ranks;
+    EXPECT_TRUE(wait_until(120, [&] {
+      return (steps() >= target && std::ssize(ranks = launcher_->ranks()) == num_ranks_) || !launcher_->runs();
+    })) << launcher_->said();
+    EXPECT_TRUE(launcher_->runs()) << launcher_->said();
+    return ranks;
+  }
+  void wait_for_start(size_t number) {
+    ASSERT_TRUE(wait_until(120, [&] { return starts() >= number || !launcher_->runs(); })) << launcher_->said();
+  }
+  void expect_ends_as_if_left_alone() {
+    ASSERT_TRUE(wait_until(300, [&] { return !launcher_->runs(); })) << launcher_->said();
+    ASSERT_EQ(launcher_->exit_code(), 0) << launcher_->said();
+    const Shell result = shell(folder_, concat("espalier launch --nproc-per-node ", num_ranks_,
+                                               command_line(training("straight", num_steps_, more_))));
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_EQ(step_records(folder_ / "run"), step_records(folder_ / "straight"));
+    const std::string step = format_printf("/step_%08d", static_cast<int>(num_steps_));
+    EXPECT_EQ(different_tensors(folder_ / "straight" + step, folder_ / "run" + step), Words{});
+  }
+
+  TemporaryFolder folder_;
+  int64_t num_ranks_ = 0, num_steps_ = 0;
+  std::string more_;
+  std::unique_ptr<LauncherProcess> launcher_;
+};
+
+// Two launchers, as on two machines, of two ranks each, with ZeRO over all of them; sums of more than two ranks are the
+// same on one machine only with --canonical-reduction.
+TEST_F(HeldRanks, OfAnotherMachineKeepTheirProcessesToo) {
+  num_ranks_ = 4, num_steps_ = 60, more_ = "--bf16 --use-distributed-optimizer --canonical-reduction";
+  const int port = 20000 + static_cast<int>(getpid() % 9000);
+  const auto launch = [&](const std::string& name) {
+    return std::make_unique<LauncherProcess>(
+        folder_ / concat(name, ".log"),
+        split_blanks(concat("--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:", port,
+                            " --rdzv-id a --nnodes 2 --local-addr ", name,
+                            " --nproc-per-node 2 --max-restarts 100 --shutdown-timeout 10")) +
+            training("run", num_steps_, more_ + " --non-persistent-save-interval 1 --replication"));
+  };
+  launcher_ = launch("alpha");
+  ASSERT_TRUE(wait_until(
+      20, [&] { return std::system(concat("bash -c '</dev/tcp/127.0.0.1/", port, "' 2>/dev/null").c_str()) == 0; }));
+  const auto beta = launch("beta");
+  for (int number = 1; number <= 4; ++number) {
+    const size_t target = steps() + 4;
+    ASSERT_TRUE(wait_until(120, [&] { return steps() >= target || !launcher_->runs(); })) << launcher_->said();
+    const Ranks here = launcher_->ranks(), there = beta->ranks();
+    const bool is_here = number % 2 == 0;
+    const int64_t victim = is_here ? 1 : 2;
+    kill(is_here ? here.at(victim) : there.at(victim), SIGKILL);
+    ASSERT_NO_FATAL_FAILURE(wait_for_start(static_cast<size_t>(number) + 1));
+    Ranks before = here, after = launcher_->ranks();
+    before.insert(there.begin(), there.end());
+    for (const auto& [rank, pid] : beta->ranks()) after[rank] = pid;
+    for (const auto& [rank, pid] : before) {
+      if (rank == victim) continue;
+      EXPECT_EQ(after.count(rank) != 0 ? after.at(rank) : -1, pid) << rank << "\n" << launcher_->said();
+    }
+  }
+  ASSERT_TRUE(wait_until(120, [&] { return !beta->runs(); })) << beta->said();
+  EXPECT_EQ(beta->exit_code(), 0) << beta->said();
+  expect_ends_as_if_left_alone();
+}
+
+struct Case {
+  const char *name, *flags;
+  int64_t num_ranks;
+};
+
+class HeldRanksOf : public HeldRanks, public testing::WithParamInterface<Case> {};
+
+TEST_P(HeldRanksOf, KeepTheirProcessesWhenOthersAreKilledAtRandom) {
+  const auto& [name, flags, num_ranks] = GetParam();
+  const int kills = num_kills(6, 30);
+  start(num_ranks, 12 * (kills + 1), flags);
+  std::mt19937 random(std::random_device{}());
+  for (int number = 0; number < kills; ++number) {
+    const Ranks before = train_on(1 + random() % 10);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    const size_t starts_before = starts();
+    const auto victim = static_cast<int64_t>(random() % static_cast<uint64_t>(num_ranks));
+    kill(before.at(victim), SIGKILL);
+    ASSERT_NO_FATAL_FAILURE(wait_for_start(starts_before + 1));
+    const Ranks after = launcher_->ranks();
+    for (const auto& [rank, pid] : before) {
+      if (rank == victim) continue;
+      EXPECT_EQ(after.count(rank) != 0 ? after.at(rank) : -1, pid) << launcher_->said();
+    }
+  }
+  expect_ends_as_if_left_alone();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , HeldRanksOf,
+    testing::Values(Case{"Replicas", "--bf16", 2}, Case{"Zero1", "--bf16 --use-distributed-optimizer", 2},
+                    Case{"Tensor2", "--num-attention-heads 4 --tensor-model-parallel-size 2", 2},
+                    Case{"Pipeline2", "--pipeline-model-parallel-size 2 --fp16", 2},
+                    Case{"Tensor2Replicas2", "--num-attention-heads 4 --tensor-model-parallel-size 2", 4},
+                    Case{"Gloo", "--bf16 --distributed-backend gloo", 2}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// Whatever it does: start, load, evaluate, save, exit.
+TEST_F(HeldRanks, AreKilledWhateverTheyDo) {
+  const int kills = num_kills(8, 60);
+  start(2, 10 * (kills + 1), "--bf16 --save-interval 3 --eval-interval 4 --eval-iters 3 --split 80,20,0");
+  std::mt19937 random(std::random_device{}());
+  for (int number = 0; number < kills && launcher_->runs(); ++number) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 2500));
+    Ranks ranks;
+    wait_until(20, [&] { return (ranks = launcher_->ranks()).size() == 2 || !launcher_->runs(); });
+    if (launcher_->runs()) kill(ranks.at(static_cast<int64_t>(random() % 2)), SIGKILL);
+  }
+  expect_ends_as_if_left_alone();
+}
+
+TEST_F(HeldRanks, GoOnAlsoWhereTwoAreKilledAtOnce) {
+  start(4, 40, "--bf16");
+  const Ranks before = train_on(5);
+  kill(before.at(1), SIGKILL), kill(before.at(2), SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(wait_for_start(2));
+  const Ranks after = launcher_->ranks();
+  EXPECT_EQ(after.at(0), before.at(0)) << launcher_->said();
+  EXPECT_EQ(after.at(3), before.at(3));
+  expect_ends_as_if_left_alone();
+}
+
+// While it starts: then those that wait for it start anew as well, if they have not got further than that.
+TEST_F(HeldRanks, WhatTakesAPlaceIsKilledToo) {
+  start(4, 60, "--bf16");
+  const Ranks before = train_on(5);
+  kill(before.at(1), SIGKILL);
+  for (int number = 0; number < 3; ++number) {
+    Ranks now;
+    ASSERT_TRUE(wait_until(30, [&] {
+      now = launcher_->ranks();
+      return now.size() == 4 && now.at(1) != before.at(1);
+    })) << launcher_->said();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100 * number));
+    kill(now.at(1), SIGKILL);
+  }
+  expect_ends_as_if_left_alone();
+}
+
+// It leaves nothing, and is ended after some seconds.
+TEST_F(HeldRanks, OneThatStandsStillIsStartedAgainAsWell) {
+  start(3, 40, "--global-batch-size 6 --train-samples 240 --lr-decay-samples 240 --bf16");
+  const Ranks before = train_on(5);
+  kill(before.at(2), SIGSTOP);
+  kill(before.at(1), SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(wait_for_start(2));
+  const Ranks after = launcher_->ranks();
+  EXPECT_EQ(after.at(0), before.at(0)) << launcher_->said();
+  EXPECT_NE(after.at(2), before.at(2));
+  expect_ends_as_if_left_alone();
+}
+
+constexpr int64_t kKibOfAStart = 4096;  // at least: copies in memory, a group's memory, a stack of a thread
+
+struct Use {
+  int64_t files = 0, threads = 0, mappings = 0, kib = 0;
+};
+
+Use use_of(pid_t pid) {
+  Use use;
+  use.files = std::distance(fs::directory_iterator(concat("/proc/", pid, "/fd")), fs::directory_iterator());
+  std::ifstream status(concat("/proc/", pid, "/status")), maps(concat("/proc/", pid, "/maps"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Threads:")) use.threads = std::stoll(line.substr(8));
+    if (line.starts_with("VmSize:")) use.kib = std::stoll(line.substr(7));
+  }
+  for (std::string line; std::getline(maps, line);) ++use.mappings;
+  return use;
+}
+
+class HeldRanksOverMany : public HeldRanks, public testing::WithParamInterface<const char*> {};
+
+// Of two ranks the second is killed again and again; the first is one process from the beginning to the end.
+TEST_P(HeldRanksOverMany, StartsKeepNothingOfThoseBefore) {
+  constexpr int kKills = 20;
+  start(2, 8 * (kKills + 2), concat("--bf16 --distributed-backend ", GetParam()));
+  std::vector<Use> uses;
+  pid_t first = 0;
+  for (int number = 0; number < kKills; ++number) {
+    const Ranks ranks = train_on(4);
+    if (number == 0) first = ranks.at(0);
+    ASSERT_EQ(ranks.at(0), first) << launcher_->said();
+    uses.push_back(use_of(first));
+    const size_t starts_before = starts();
+    kill(ranks.at(1), SIGKILL);
+    ASSERT_NO_FATAL_FAILURE(wait_for_start(starts_before + 1));
+  }
+  const Use &before = uses.at(5), &after = uses.back();  // what is kept for ever is there by then
+  std::printf("%lld and %lld files, %lld and %lld threads, %lld and %lld mappings of %lld and %lld KiB\n",
+              static_cast<long long>(before.files), static_cast<long long>(after.files),
+              static_cast<long long>(before.threads), static_cast<long long>(after.threads),
+              static_cast<long long>(before.mappings), static_cast<long long>(after.mappings),
+              static_cast<long long>(before.kib), static_cast<long long>(after.kib));
+  EXPECT_EQ(after.files, before.files);
+  EXPECT_EQ(after.threads, before.threads);
+  EXPECT_LE(after.mappings, before.mappings + 3);   // the heap's own come and go
+  EXPECT_LE(after.kib, before.kib + kKibOfAStart);  // of 14 starts
+  expect_ends_as_if_left_alone();
+}
+
+INSTANTIATE_TEST_SUITE_P(, HeldRanksOverMany, testing::Values("nccl", "gloo"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace hold_test
+}  // namespace espalier::test
