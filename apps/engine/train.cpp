@@ -10,6 +10,7 @@
 #include "apps/engine/same_options.h"
 #include "base/cpu_isa.h"
 #include "base/format.h"
+#include "base/kept_log.h"
 #include "base/log.h"
 #include "base/shell.h"
 #include "base/stop_signals.h"
@@ -25,6 +26,7 @@
 #include "launch/hold.h"
 #include "launch/peer_watch.h"
 #include "store/run_folder.h"
+#include "tensor/cpu_allocator.h"
 #include "train/job_state.h"
 #include "train/run.h"
 
@@ -207,13 +209,20 @@ int train_family(const config::Family& family, const Words& arguments, const Sto
   return 0;
 }
 
+// What a process keeps beside the objects of a run.
+void forget_start() {
+  set_live_line("");
+  keep_log({});  // in the next start another rank may be the first
+  tensor::release_free_cpu_memory();
+}
+
 }  // namespace
 
 int train_rank(const Words& arguments) {
   const config::Family* const family = arguments.empty() ? nullptr : families::find_family(arguments[0]);
   ESPALIER_CHECK(family != nullptr, "espalier passes the family on");
-  const StopSignals signals;
   while (true) {
+    const StopSignals signals;  // those that came before another rank ended were for the start before
     try {
       return train_family(*family, arguments, signals);
     } catch (const dist::StoppedBeforeStart& stopped) {
@@ -221,7 +230,9 @@ int train_rank(const Words& arguments) {
       return 0;
     } catch (const UserError& error) {
       // Another rank has ended. Nothing of the run is left in this process, and its state is in the launcher's memory.
-      if (error.code() != ExitCode::kLostPeer || !launch::may_be_held() || !launch::wait_for_next_start()) throw;
+      if (error.code() != ExitCode::kLostPeer || !launch::may_be_held()) throw;
+      forget_start();
+      if (!launch::wait_for_next_start()) throw;
     }
   }
 }

@@ -57,7 +57,8 @@ void record_crash(const launch::Incident& incident) {
 std::optional<bool> fits_ranks(const Words& words, int64_t num_ranks, int64_t ranks_of_node) {
   constexpr int kMostTries = 3;
   for (int attempt = 0; attempt < kMostTries; ++attempt) {
-    const int code = check_training(words, {.ranks_of_node = ranks_of_node, .num_ranks = num_ranks, .is_silent = true});
+    const int code = check_training(
+        words, {.ranks_of_node = ranks_of_node, .num_ranks = num_ranks, .runs_here = false, .is_silent = true});
     if (code < 128) return code == 0;
   }
   return std::nullopt;

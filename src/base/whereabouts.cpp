@@ -58,6 +58,8 @@ int64_t now_ns() {
 Slot* own_slot = nullptr;  // of this process
 std::thread::id own_thread;
 
+std::atomic<bool> peers_are_lost{false};
+
 Slot* writable() { return own_slot != nullptr && std::this_thread::get_id() == own_thread ? own_slot : nullptr; }
 
 void open_slot(void* memory) {
@@ -147,9 +149,12 @@ void set_phase(RunPhase phase, int64_t step) {
 void note_progress(int64_t micro_batch) {
   Slot* const slot = writable();
   if (slot == nullptr) return;
+  if (peers_are_lost) throw UserError("another rank has ended", ExitCode::kLostPeer);
   advance(*slot);
   if (micro_batch >= 0) slot->micro_batch = micro_batch;
 }
+
+void lose_peers(bool lost) { peers_are_lost = lost; }
 
 void note_run_folder(const std::string& folder) {
   if (Slot* const slot = writable()) write_text(*slot, slot->folder, folder);

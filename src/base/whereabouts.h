@@ -5,7 +5,7 @@
 //   set_phase(RunPhase::kTrain, step);
 //   note_progress(micro_batch);                     // whenever something was done
 //   const WaitsFor waits(Waiting::kPeers, "all-reduce", group);   // while it lives
-// Only the thread that opened the slot writes; calls from others do nothing.
+// Only the thread that opened the slot writes; these calls from others do nothing.
 //
 // The launcher makes the page, hands it to its ranks (an inherited descriptor, named in their environment) and reads:
 //   WhereaboutsBoard board(num_ranks);
@@ -40,7 +40,10 @@ void open_whereabouts();
 bool whereabouts_are_open();
 // `step`: the one that is under way; 0 before the first.
 void set_phase(RunPhase phase, int64_t step);
+// UserError (kLostPeer) after lose_peers(true).
 void note_progress(int64_t micro_batch = -1);
+// Of any thread: another rank has ended. A rank that computes for long meets no exchange that would tell it so.
+void lose_peers(bool lost);
 // Where the run keeps its records, so that the launcher can add to them.
 void note_run_folder(const std::string& folder);
 

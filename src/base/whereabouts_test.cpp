@@ -9,6 +9,8 @@
 #include <functional>
 #include <thread>
 
+#include "base/error.h"
+
 namespace espalier {
 namespace whereabouts_test {
 
@@ -27,6 +29,25 @@ void in_a_rank(const WhereaboutsBoard& board, int64_t rank, const std::function<
 }
 
 void pause(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+
+// Only the rank's own thread is stopped, and only while its peers are lost.
+TEST(Whereabouts, ARankThatHasLostItsPeersMakesNoProgress) {
+  const WhereaboutsBoard board(1);
+  in_a_rank(board, 0, [] {
+    note_progress(1);
+    std::thread([] { lose_peers(true), note_progress(2); }).join();
+    try {
+      note_progress(3);
+      _exit(1);
+    } catch (const UserError& error) {
+      if (error.code() != ExitCode::kLostPeer) _exit(2);
+    }
+    lose_peers(false);
+    note_progress(4);
+  });
+  EXPECT_EQ(board.sight(0).micro_batch, 4);
+  EXPECT_EQ(board.sight(0).progress, 2U);
+}
 
 TEST(Whereabouts, OfARankAreReadByItsLauncher) {
   const WhereaboutsBoard board(3);

@@ -19,6 +19,7 @@ constexpr const char* kEnd = "assembly/end";
 constexpr const char* kAllAreHere = "all are here";
 constexpr const char* kAskedToStop = " was asked to stop";
 constexpr size_t kMostNamed = 8;
+constexpr auto kTimeOfTheFirst = std::chrono::seconds(10);  // to say that it has waited long enough
 
 std::string key_of(int64_t rank) { return concat("assembly/rank ", rank); }
 
@@ -64,6 +65,10 @@ void assemble(c10d::Store& store, const Assembly& assembly) {
                                     format_duration(std::chrono::duration<double>(assembly.timeout).count())));
       if (!absent.empty()) report.look(concat(names_of(absent), " of ", assembly.num_ranks));
     }
+    // The first rank says so itself, unless it has ended.
+    if (end.empty() && assembly.rank != 0 && Clock::now() >= deadline + kTimeOfTheFirst)
+      end = say_end(store, concat("rank 0 of ", assembly.num_ranks, " did not say who has come within ",
+                                  format_duration(std::chrono::duration<double>(assembly.timeout).count())));
     if (end.empty() && assembly.stopped && assembly.stopped())
       end = say_end(store, concat("rank ", assembly.rank, kAskedToStop));
     if (end == kAllAreHere) return;

@@ -106,6 +106,7 @@ bool wait_for_next_start() {
   set_phase(RunPhase::kStart, 0);
   const WaitsFor waits(Waiting::kOthers, "the next start", "the run");
   is_offered = false;
+  lose_peers(false);
   say(kHeld);
   const auto receive = [](size_t size) {
     std::string text(size, '\0');

@@ -3,7 +3,7 @@
 //
 // The launcher has a line to each of its ranks (an inherited descriptor, named in their environment):
 //   HoldLine line;
-//   variables[kHoldVariable] = line.variable();   line.pass_on() in the process that becomes the rank
+//   variables[kHoldVariable] = line.variable();   // line.rank_end() stays open in the process that becomes the rank
 //   ... another rank is killed, and all ranks are told so (launch/peer_watch.h) ...
 //   line.is_held()                                // it has left everything, and waits
 //   line.start(variables);                        // of the next start

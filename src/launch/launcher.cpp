@@ -223,6 +223,7 @@ class LocalSite : public LaunchSite {
   // `keeps_streams`: of which ranks the process remains.
   std::vector<Worker> workers_of(const Round& round, OutputPump& pump, const WhereaboutsBoard& board,
                                  const std::function<bool(int64_t)>& keeps_streams) const {
+    const bool may_start_again = options_.max_restarts > 0 || options_.min_nodes < options_.max_nodes;
     std::vector<Worker> workers;
     for (int64_t local_rank = 0; local_rank < options_.num_local_ranks; ++local_rank) {
       Worker worker;
@@ -231,7 +232,7 @@ class LocalSite : public LaunchSite {
       worker.variables = variables_of(round, local_rank, board);
       worker.error_file = files_.error_file(round.number, local_rank);
       worker.sight = [&board, local_rank] { return board.sight(local_rank); };
-      worker.can_be_held = program_.is_ours && snapshots_;
+      worker.can_be_held = program_.is_ours && snapshots_ && may_start_again;
       if (keeps_streams(local_rank))
         files_.make_folder(round.number, local_rank);
       else

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/whereabouts.h"
 #include "launch/hold.h"
 #include "launch/secret.h"
 
@@ -34,6 +35,7 @@ PeerWatch::~PeerWatch() {
 
 // It does once this watch is to end.
 bool PeerWatch::leaves_in_time() const {
+  lose_peers(true);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(kSecondsToLeave);
   while (!is_over_ && !is_given_up() && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -3,7 +3,8 @@
 // A rank may wait for a peer where nothing tells it that the peer is gone: for its part of a checkpoint, or in a
 // collective on a GPU. The launcher does know, and says so in the rendezvous store; this thread hears it there and ends
 // the process with kLostPeer, without destructors, which might wait for the peer as well. A rank that may be held
-// (launch/hold.h) has kSecondsToLeave to notice by itself, unless its launcher does not want it any more.
+// (launch/hold.h) has kSecondsToLeave to notice, in an exchange or at its next micro-batch (lose_peers), unless its
+// launcher does not want it any more.
 #pragma once
 
 #include <atomic>

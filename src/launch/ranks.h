@@ -28,9 +28,11 @@ class Ranks {
   virtual void stop(int signal, double patience_seconds) = 0;
   virtual void finish_output() = 0;      // all have ended: passes on what they have written
   virtual bool may_be_held() const = 0;  // any of them
-  // The ranks leave what they do, as another has ended, and wait for the next start; those that cannot are ended.
-  // Whether any waits.
-  virtual bool hold(double patience_seconds) = 0;
+  // The ranks leave what they do, as another has ended, and wait for the next start; those that cannot are ended. How
+  // many wait.
+  virtual int64_t hold(double patience_seconds) = 0;
+  // Some have left though nobody has ended, as far as the round's launchers know: they fail soon.
+  virtual void let_go_of_strays() = 0;
 
   bool any_failed() const { return !failures().empty(); }
 };

@@ -63,8 +63,7 @@ int RunLoop::run() {
 }
 
 bool RunLoop::is_told_to_end() {
-  if (const auto signal = surroundings_.wait_for_signal(0); signal && TakenSignals::ends(*signal))
-    ending_signal_ = *signal;
+  if (const auto signal = surroundings_.wait_for_signal(0)) take_between_starts(*signal);
   return ending_signal_ != 0;
 }
 
@@ -103,7 +102,8 @@ void RunLoop::forget_if_others(const Round& round) {
 std::optional<int> RunLoop::run_round(const Round& round) {
   forget_if_others(round);
   say_start(round);
-  is_regroup_asked_ = may_go_on_ = false;
+  is_regroup_asked_ = may_go_on_ = has_asked_here_ = false;
+  num_held_ = 0;
   first_step_.reset();
   std::unique_ptr<Ranks> ranks = site_.start(round, std::move(held_));
   const RoundOutcome outcome = watch(round, *ranks);
@@ -145,6 +145,8 @@ RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
       reported = true;
     }
     if (const RoundOutcome outcome = meeting_.outcome(); outcome != RoundOutcome::kRunning) return outcome;
+    ranks.let_go_of_strays();
+    ask_again_to_stop(ranks);
     if (ending_signal_ != 0 && ended && !reported) return RoundOutcome::kFailed;
     if (deadline && surroundings_.now() >= *deadline) return RoundOutcome::kFailed;
     if (ending_signal_ != 0) say_who_is_awaited(ranks);
@@ -190,6 +192,7 @@ void RunLoop::pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline) {
   if (!TakenSignals::ends(signal)) {
     ranks.send(signal);
     log_info("passed ", name, " on to the ranks");
+    if (signal == SIGUSR1) asks_to_stop_ = has_asked_here_ = true;
     return;
   }
   const Time now = surroundings_.now(), before = std::exchange(last_ending_, now);
@@ -240,7 +243,8 @@ bool RunLoop::hold(Ranks& ranks) {
       });
   if (!all_from_outside || !ranks.may_be_held()) return false;
   try_to_tell([this] { meeting_.report_failed(); });
-  if (!ranks.hold(kSecondsToLeave + 1)) return false;
+  num_held_ = ranks.hold(kSecondsToLeave + 1);
+  if (num_held_ == 0) return false;
   try_to_tell([&] { meeting_.report_stopped(ranks.failures()); });
   return true;
 }
@@ -308,7 +312,11 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
                 .starts_again = decision.starts_again,
                 .failures = failures});
   if (decision.starts_again) {
-    log_info(what, "starting all ranks again",
+    const bool keeps_some = num_held_ > 0 && decision.trusts_memory;
+    log_info(what,
+             keeps_some ? concat("starting again; ", num_held_, " of the ", options_.num_local_ranks, " ranks here ",
+                                 num_held_ == 1 ? "keeps its process" : "keep their processes")
+                        : std::string("starting all ranks again"),
              decision.wait_seconds > 0 ? concat(" in ", decision.wait_seconds, " s, as they got no further than before")
                                        : "");
     may_go_on_ = decision.trusts_memory;
@@ -355,8 +363,22 @@ void RunLoop::stay_as_host() {
 void RunLoop::wait_before_restart(double seconds) {
   const Time end = surroundings_.time_in(seconds);
   while (surroundings_.now() < end && ending_signal_ == 0)
-    if (const auto signal = surroundings_.wait_for_signal(0.1); signal && TakenSignals::ends(*signal))
-      ending_signal_ = *signal;
+    if (const auto signal = surroundings_.wait_for_signal(0.1)) take_between_starts(*signal);
+}
+
+void RunLoop::take_between_starts(int signal) {
+  if (TakenSignals::ends(signal)) ending_signal_ = signal;
+  if (signal == SIGUSR1) asks_to_stop_ = true;
+}
+
+// Training saves and stops on SIGUSR1, which a scheduler sends once: ranks that did not get so far, or are of a later
+// start, get it again, as soon as they listen to it.
+void RunLoop::ask_again_to_stop(Ranks& ranks) {
+  if (!program_.is_ours || !asks_to_stop_ || has_asked_here_ || ending_signal_ != 0) return;
+  if (ranks.num_running() < options_.num_local_ranks || ranks.sight().phase == RunPhase::kStart) return;
+  ranks.send(SIGUSR1);
+  has_asked_here_ = true;
+  log_info("passed SIGUSR1 on to the ranks, which had not stopped when they were started again");
 }
 
 int RunLoop::report(std::vector<Failure> failures) {

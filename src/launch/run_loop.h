@@ -48,6 +48,8 @@ class RunLoop {
   std::optional<double> patience() const;
   double patience_after_failure() const;
   void pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline);
+  void take_between_starts(int signal);
+  void ask_again_to_stop(Ranks& ranks);
   void stop(Ranks& ranks);
   void reap_together(Ranks& ranks);
   bool hold(Ranks& ranks);
@@ -71,9 +73,11 @@ class RunLoop {
   std::set<std::string> machines_;  // of the last round that this launcher took part in, by id
   int64_t last_round_ = -1;
   bool is_regroup_asked_ = false, is_left_out_ = false;
-  bool may_go_on_ = false;             // ranks that are held
-  std::optional<int64_t> first_step_;  // of this round
-  Time last_look_;                     // for machines that wait
+  bool asks_to_stop_ = false, has_asked_here_ = false;  // by SIGUSR1: the run, and the ranks of this round
+  bool may_go_on_ = false;                              // ranks that are held
+  int64_t num_held_ = 0;                                // here, after this round
+  std::optional<int64_t> first_step_;                   // of this round
+  Time last_look_;                                      // for machines that wait
   int ending_signal_ = 0, num_endings_ = 0;
   Time last_ending_, last_word_;
 };

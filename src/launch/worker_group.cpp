@@ -269,13 +269,19 @@ void WorkerGroup::hold(double patience_seconds) {
   while (any_must_end() && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   std::vector<size_t> others;
-  for (size_t index = 0; index < processes_.size(); ++index)
-    if (!processes_[index].is_held) others.push_back(index);
+  std::string late;
+  for (size_t index = 0; index < processes_.size(); ++index) {
+    if (processes_[index].is_held) continue;
+    others.push_back(index);
+    if (must_end(processes_[index])) late += concat(late.empty() ? "" : ", ", workers_[index].rank);
+  }
+  if (!late.empty())
+    log_info("not ready to go on within ", format_duration(patience_seconds), ", and started anew: rank ", late);
   bury(others);
 }
 
-bool WorkerGroup::any_held() const {
-  return std::any_of(processes_.begin(), processes_.end(), [](const Process& process) { return process.is_held; });
+int64_t WorkerGroup::num_held() const {
+  return std::count_if(processes_.begin(), processes_.end(), [](const Process& process) { return process.is_held; });
 }
 
 void WorkerGroup::start_again(std::vector<Worker> workers) {

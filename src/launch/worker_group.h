@@ -68,7 +68,7 @@ class WorkerGroup {
   // Waits until all that run are held, at most that long, and kills the others, with what they have started. Those that
   // have not offered it get SIGTERM.
   void hold(double patience_seconds);
-  bool any_held() const;
+  int64_t num_held() const;
   bool is_held(size_t index) const { return processes_.at(index).is_held; }
   // After hold(): the variables are those of the next start. UserError if a program cannot be started; then none runs.
   void start_again(std::vector<Worker> workers);

@@ -129,8 +129,9 @@ class SimulatedSite : public launch::LaunchSite {
   };
 
   SimulatedSite(Cluster& cluster, Process& process) : cluster_(cluster), process_(process) {}
-  std::unique_ptr<launch::Ranks> start(const Round& round, std::unique_ptr<launch::Ranks>) override {
+  std::unique_ptr<launch::Ranks> start(const Round& round, std::unique_ptr<launch::Ranks> held) override {
     cluster_.check_start(process_, round);
+    held.reset();  // its processes go on in the new part
     return std::make_unique<Part>(cluster_, process_, round);
   }
   bool hosts_store() const override { return process_.machine == 0; }
@@ -415,6 +416,7 @@ Verdict Cluster::run() {
   Verdict verdict;
   verdict.violation = violation_;
   verdict.num_rounds = std::ssize(training_.groups());
+  verdict.num_held = training_.num_held();
   verdict.is_complete = training_.is_complete();
   verdict.seconds = static_cast<double>(fibers_.now()) * 1e-9;
   for (const auto& process : processes_) verdict.exit_codes.push_back(process->exit_code);

@@ -27,6 +27,7 @@ struct Verdict {
   std::string violation;        // empty: all holds
   std::vector<int> exit_codes;  // of each launcher, in the order of their starts; -1: killed
   int64_t num_rounds = 0;
+  int64_t num_held = 0;  // ranks that kept their processes, in all starts
   bool is_complete = false;
   double seconds = 0;  // of virtual time
 };

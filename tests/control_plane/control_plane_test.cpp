@@ -22,7 +22,9 @@ class ControlPlane : public testing::Test {
   const LogLevel before_ = log_level();
 };
 
-void expect_holds_for_all_seeds(Scenario (*scenario_of)(uint64_t seed)) {
+// Ranks that kept their processes, in all.
+int64_t expect_holds_for_all_seeds(Scenario (*scenario_of)(uint64_t seed)) {
+  int64_t num_held = 0;
   uint64_t first = 0, count = 300;
   if (const char* seeds = std::getenv("ESPALIER_CONTROL_PLANE_SEEDS")) {
     const std::string text = seeds;
@@ -31,13 +33,20 @@ void expect_holds_for_all_seeds(Scenario (*scenario_of)(uint64_t seed)) {
   }
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const Scenario scenario = scenario_of(seed);
-    EXPECT_EQ(simulate(scenario, count == 1).violation, "") << scenario.text();
+    const Verdict verdict = simulate(scenario, count == 1);
+    EXPECT_EQ(verdict.violation, "") << scenario.text();
+    num_held += verdict.num_held;
   }
+  return num_held;
 }
 
 TEST_F(ControlPlane, HoldsForAllSeeds) { expect_holds_for_all_seeds(scenario_of); }
 
 TEST_F(ControlPlane, WithSpareMachinesItHoldsForAllSeeds) { expect_holds_for_all_seeds(with_spares); }
+
+TEST_F(ControlPlane, WithRanksThatKeepTheirProcessesItHoldsForAllSeeds) {
+  EXPECT_GT(expect_holds_for_all_seeds(with_held_ranks), 0);
+}
 
 TEST_F(ControlPlane, ASeedRepeatsExactly) {
   for (uint64_t seed = 0; seed < 20; ++seed) {

@@ -112,4 +112,10 @@ Scenario with_spares(uint64_t seed) {
   return scenario;
 }
 
+Scenario with_held_ranks(uint64_t seed) {
+  Scenario scenario = scenario_of(seed);
+  scenario.holds_ranks = true;
+  return scenario;
+}
+
 }  // namespace espalier::control_plane

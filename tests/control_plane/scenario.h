@@ -42,6 +42,7 @@ struct Scenario {
   double step_seconds = 1, load_seconds = 1;
   int64_t steps_each_save = 4;
   bool goes_on_after_stop = true;
+  bool holds_ranks = false;  // those that another's end leaves may wait for the next start
   Network network;
 
   std::string text() const;
@@ -51,5 +52,7 @@ struct Scenario {
 Scenario scenario_of(uint64_t seed);
 // The same with launchers that come later and wait for a place, of names between those of the others.
 Scenario with_spares(uint64_t seed);
+// The same with ranks that may keep their processes.
+Scenario with_held_ranks(uint64_t seed);
 
 }  // namespace espalier::control_plane

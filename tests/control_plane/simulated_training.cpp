@@ -138,7 +138,21 @@ void SimulatedRanks::stop(int, double patience_seconds) {
   num_seen_running_ = 0;
 }
 
-bool SimulatedRanks::any_runs() const { return std::count(has_ended_.begin(), has_ended_.end(), false) > 0; }
+// Most leave soon, some not in time.
+int64_t SimulatedRanks::hold(double patience_seconds) {
+  const bool any_stubborn = training_.random().chance(0.1);
+  training_.fibers().sleep(nanoseconds(any_stubborn ? patience_seconds : training_.random().between(0, 0.3)));
+  reap();
+  if (any_stubborn) has_ended_[static_cast<size_t>(training_.random().up_to(std::ssize(has_ended_) - 1))] = true;
+  const int64_t count = std::count(has_ended_.begin(), has_ended_.end(), false);
+  training_.note_held(count);
+  are_held_ = true;
+  return count;
+}
+
+bool SimulatedRanks::any_runs() const {
+  return !are_held_ && std::count(has_ended_.begin(), has_ended_.end(), false) > 0;
+}
 
 std::optional<int64_t> SimulatedRanks::running_rank(Random& random) const {
   if (!any_runs()) return std::nullopt;
@@ -164,8 +178,9 @@ void SimulatedRanks::end(int64_t local_rank, int signal, int exit_code) {
   on_end_();
 }
 
-// Some notice at once, some only when they are ended.
+// Some notice at once, some only when they are ended. Those that may be held wait.
 void SimulatedRanks::lose_peers() {
+  if (may_be_held()) return;
   for (int64_t rank = 0; rank < std::ssize(has_ended_); ++rank) {
     if (has_ended_[static_cast<size_t>(rank)] || training_.random().chance(0.3)) continue;
     training_.fibers().at(training_.fibers().now() + nanoseconds(training_.random().between(0.01, 0.5)),

@@ -48,6 +48,8 @@ class SimulatedTraining {
   bool is_complete() const { return is_complete_; }
   bool has_stopped_well() const { return has_stopped_well_; }
   int64_t num_gains() const { return num_gains_; }
+  void note_held(int64_t count) { num_held_ += count; }
+  int64_t num_held() const { return num_held_; }  // ranks, in all starts
   double start_of_time() const { return 1.7e9; }  // seconds since 1970
   double seconds_since_1970() const { return start_of_time() + static_cast<double>(fibers_.now()) * 1e-9; }
   Fibers& fibers() { return fibers_; }
@@ -63,7 +65,7 @@ class SimulatedTraining {
   const Scenario& scenario_;
   std::map<std::pair<int64_t, int64_t>, Group> groups_;  // by run and round
   int64_t run_ = 0;
-  int64_t on_disk_ = 0, in_memory_ = 0, furthest_ = 0, num_gains_ = 0;
+  int64_t on_disk_ = 0, in_memory_ = 0, furthest_ = 0, num_gains_ = 0, num_held_ = 0;
   bool is_complete_ = false, has_stopped_well_ = false;
 };
 
@@ -82,12 +84,13 @@ class SimulatedRanks : public launch::Ranks {
   void send(int signal) override;
   void stop(int signal, double patience_seconds) override;
   void finish_output() override {}
-  bool may_be_held() const override { return false; }
-  bool hold(double) override { return false; }
+  bool may_be_held() const override { return training_.scenario().holds_ranks && group_.begin && any_runs(); }
+  int64_t hold(double patience_seconds) override;
+  void let_go_of_strays() override {}
 
   int64_t run() const { return group_.run; }
   int64_t round() const { return group_.round; }
-  bool any_runs() const;
+  bool any_runs() const;  // and does not wait for the next start
   std::optional<int64_t> running_rank(Random& random) const;
   void fault(int64_t local_rank, int signal, int exit_code) {
     training_.fail(group_, node_, local_rank, signal, exit_code);
@@ -106,6 +109,7 @@ class SimulatedRanks : public launch::Ranks {
   std::function<void()> on_end_;
   std::shared_ptr<bool> exists_ = std::make_shared<bool>(true);
   std::vector<bool> has_ended_;
+  bool are_held_ = false;
   std::vector<launch::Failure> unseen_failures_, failures_;
   int64_t num_seen_running_, num_well_ = 0;
 };

@@ -23,10 +23,10 @@ std::unique_ptr<HangWatch> LocalRanks::watch_for_hangs(const Round& round) const
   return std::make_unique<HangWatch>(board_, round.first_rank, rules);
 }
 
-bool LocalRanks::hold(double patience_seconds) {
+int64_t LocalRanks::hold(double patience_seconds) {
   control_.reset();
   group_.hold(patience_seconds);
-  return group_.any_held();
+  return group_.num_held();
 }
 
 void LocalRanks::start_again(const Round& round, const Workers& workers) {
@@ -56,7 +56,6 @@ void LocalRanks::serve_control(const Round& round) {
 
 void LocalRanks::reap() {
   group_.reap();
-  group_.let_go_of_strays();
   if (control_) control_->set_pids(group_.pids());
 }
 

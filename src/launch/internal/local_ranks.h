@@ -42,7 +42,8 @@ class LocalRanks : public Ranks {
   void stop(int signal, double patience_seconds) override;
   void finish_output() override;
   bool may_be_held() const override { return group_.any_offered(); }
-  bool hold(double patience_seconds) override;
+  int64_t hold(double patience_seconds) override;
+  void let_go_of_strays() override { group_.let_go_of_strays(); }
 
   // After hold().
   void start_again(const Round& round, const Workers& workers);
