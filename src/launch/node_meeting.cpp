@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -10,13 +9,14 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "launch/internal/world.h"
 #include "launch/peer_watch.h"
 #include "launch/wait_report.h"
 
 namespace espalier::launch {
 namespace {
 
-using Json = nlohmann::json;
+using internal::World;
 using Time = Surroundings::Time;
 using namespace std::chrono_literals;
 
@@ -26,38 +26,6 @@ constexpr const char* kSomebodyLeft = "somebody-left";
 constexpr double kSecondsToConfirm = 60;  // for those who are to take part
 constexpr const char* kRoundKey = "launch/round";
 constexpr const char* kOverKey = "launch/over";
-
-Json to_json(const Node& node) {
-  return {{"id", node.id},
-          {"address", node.address},
-          {"pid", node.pid},
-          {"node_rank", node.node_rank},
-          {"num_ranks", node.num_ranks},
-          {"free_port", node.free_port}};
-}
-
-Node node_from_json(const Json& json) {
-  Node node;
-  json.at("id").get_to(node.id);
-  json.at("address").get_to(node.address);
-  json.at("pid").get_to(node.pid);
-  json.at("node_rank").get_to(node.node_rank);
-  json.at("num_ranks").get_to(node.num_ranks);
-  json.at("free_port").get_to(node.free_port);
-  return node;
-}
-
-std::string to_text(const std::vector<Node>& nodes) {
-  Json list = Json::array();
-  for (const Node& node : nodes) list.push_back(to_json(node));
-  return list.dump();
-}
-
-std::vector<Node> nodes_from_text(const std::string& text) {
-  std::vector<Node> nodes;
-  for (const Json& entry : Json::parse(text)) nodes.push_back(node_from_json(entry));
-  return nodes;
-}
 
 int64_t num_ranks(const std::vector<Node>& nodes) {
   int64_t count = 0;
@@ -111,23 +79,23 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
     ++round_;
   else
     round_ = store_.check({kRoundKey}) ? std::stoll(store_.get(kRoundKey, 10s)) : 0;
-  bool has_waited = false;
+  bool was_without = false;
   while (!is_cancelled() && !store_.check({kOverKey})) {
     if (store_.check({key("world")})) {  // too late for this one
       if (!next_round_comes(is_cancelled)) return std::nullopt;
-      has_waited = true;
+      was_without = was_without || has_begun(round_ - 1);
       continue;
     }
     store_.set(kRoundKey, std::to_string(round_));
     self_.free_port = surroundings_.free_port();
-    store_.set(key("node/" + self_.id), to_json(self_).dump());
+    store_.set(key("node/" + self_.id), internal::to_json(self_));
     leave_departure();
     store_.append(key("arrived"), self_.id + "\n");
-    const std::vector<Node> nodes = meet(is_cancelled);
+    const World world = meet(is_cancelled);
     const auto is_self = [&](const Node& node) { return node.id == self_.id; };
-    if (std::none_of(nodes.begin(), nodes.end(), is_self)) continue;
-    if (std::optional<Round> round = take_part(nodes)) {
-      round->was_without_this_node = has_waited;
+    if (std::none_of(world.nodes.begin(), world.nodes.end(), is_self)) continue;
+    if (std::optional<Round> round = take_part(world)) {
+      round->was_without_this_node = was_without;
       return round;
     }
     ++round_;
@@ -138,7 +106,7 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
 // False if the job is over, or this launcher is told to stop.
 bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   log_info("the ranks are already running; this machine (", self_.address, ") waits for their next start");
-  store_.set(key("node/" + self_.id), to_json(self_).dump());
+  store_.set(key("node/" + self_.id), internal::to_json(self_));
   leave_departure();
   store_.append(key("waiting"), self_.id + "\n");
   bool is_over = false;
@@ -161,7 +129,7 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   return false;
 }
 
-bool NodeMeeting::all_have_left() { return have_left(nodes_from_text(store_.get(key("world"), 10s)), /*all=*/true); }
+bool NodeMeeting::all_have_left() { return have_left(world_of(round_).nodes, /*all=*/true); }
 
 void NodeMeeting::leave() {
   if (round_ >= 0) {
@@ -197,7 +165,7 @@ std::vector<Node> NodeMeeting::nodes_in(const std::string& list) {
   if (!keys.empty()) {
     const std::vector<std::string> texts = store_.multi_get(keys, 10s);
     for (size_t at = 0; at < texts.size(); ++at)
-      cards_.insert_or_assign(unknown[at], node_from_json(Json::parse(texts[at])));
+      cards_.insert_or_assign(unknown[at], internal::node_from_json(texts[at]));
   }
   const bool somebody_left = store_.check({key(kSomebodyLeft)});
   std::vector<Node> nodes;
@@ -244,25 +212,43 @@ std::string NodeMeeting::missing(const std::vector<Node>& nodes) const {
   return concat(who, " (", count, " of ", all, " here: ", here, ")");
 }
 
-const std::set<std::string>& NodeMeeting::members_before() {
-  if (std::exchange(round_of_members_, round_) == round_) return members_before_;
-  members_before_.clear();
-  const std::string list = concat("launch/", round_ - 1, "/world");
-  if (store_.check({list}))
-    for (const Node& node : nodes_from_text(store_.get(list, 10s))) members_before_.insert(node.id);
-  return members_before_;
+World NodeMeeting::world_of(int64_t round) {
+  return internal::world_from_json(store_.get(concat("launch/", round, "/world"), 10s));
 }
 
-// Whether a machine of the last round may still come: its ranks are stopping. Its launcher holds what the others want
-// to go on from, which one that waits for a place does not.
+// Once its launchers meet for the next one, or have left.
+bool NodeMeeting::has_begun(int64_t round) {
+  const std::string begins = concat("launch/", round, "/begins");
+  return store_.check({begins}) && store_.get(begins, 10s) == "yes";
+}
+
+// What is known for good once anybody meets for this round: who comes from the last one has left its history by then.
+const NodeMeeting::Before& NodeMeeting::before() {
+  if (std::exchange(round_of_before_, round_) == round_) return before_;
+  before_ = {};
+  if (round_ == 0) return before_;
+  const World last = world_of(round_ - 1);
+  const bool began = has_begun(round_ - 1);
+  before_.last_begun = began ? round_ - 1 : last.last_begun;
+  if (before_.last_begun >= 0) before_.members = ids_of(began ? last.nodes : world_of(before_.last_begun).nodes);
+  const std::string history = concat("launch/", round_ - 1, "/history");
+  before_.history = store_.check({history}) ? store_.get(history, 10s) : last.history;
+  return before_;
+}
+
+void NodeMeeting::leave_history(const std::string& text) { store_.compare_set(key("history"), "", text); }
+
+// Whether a machine of the last round that began may still come: its ranks are stopping. Its launcher holds what the
+// others want to go on from, which one that waits for a place does not.
 bool NodeMeeting::awaits_former(const std::vector<Node>& nodes) {
-  std::set<std::string> missing = members_before();
+  std::set<std::string> missing = before().members;
   for (const std::string& id : ids_of(nodes)) missing.erase(id);
-  const auto has_left = [this](int64_t round, const std::string& id) {
-    return store_.check({concat("launch/", round, "/left/", id)});
+  const auto has_left = [this](const std::string& id) {
+    for (int64_t round = std::max<int64_t>(before().last_begun, 0); round <= round_; ++round)
+      if (store_.check({concat("launch/", round, "/left/", id)})) return true;
+    return false;
   };
-  return std::any_of(missing.begin(), missing.end(),
-                     [&](const std::string& id) { return !has_left(round_ - 1, id) && !has_left(round_, id); });
+  return !std::all_of(missing.begin(), missing.end(), has_left);
 }
 
 // In the order of their ranks: as many as the program can run on, the `preferred` before others; none if it cannot run
@@ -320,12 +306,12 @@ bool NodeMeeting::is_anybody_in_the_run() {
 }
 
 // Whoever first sees that enough have come closes the list; what it wrote holds for all.
-std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
+World NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
   const Time give_up = surroundings_.time_in(options_.join_timeout_seconds);
   Time last_call = Time::max();
   WaitReport report(std::chrono::duration<double>(options_.join_timeout_seconds));
   while (!is_cancelled() && !store_.check({kOverKey})) {
-    if (store_.check({key("world")})) return nodes_from_text(store_.get(key("world"), 10s));
+    if (store_.check({key("world")})) return world_of(round_);
     const std::vector<Node> nodes = nodes_in("arrived");
     const int64_t count = std::ssize(nodes);
     if (count < options_.min_nodes)
@@ -333,8 +319,10 @@ std::vector<Node> NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
     else if (last_call == Time::max())
       last_call = surroundings_.time_in(options_.last_call_seconds);
     if ((count >= options_.max_nodes && !awaits_former(nodes)) || surroundings_.now() >= last_call)
-      if (const std::vector<Node> chosen = largest_fitting(nodes, members_before()); !chosen.empty())
-        return nodes_from_text(store_.compare_set(key("world"), "", to_text(chosen)));
+      if (std::vector<Node> chosen = largest_fitting(nodes, before().members); !chosen.empty()) {
+        const World world = {std::move(chosen), before().last_begun, before().history};
+        return internal::world_from_json(store_.compare_set(key("world"), "", internal::to_json(world)));
+      }
     if (surroundings_.now() <= give_up) {
       // Of a run that has enough machines and starts without the others.
       const Surroundings::Seconds to_start = last_call == Time::max() ? -1s : last_call - surroundings_.now();
@@ -385,21 +373,22 @@ bool NodeMeeting::all_are_ready(const std::vector<Node>& nodes) {
 }
 
 // Nothing if the round is not to begin.
-std::optional<Round> NodeMeeting::take_part(const std::vector<Node>& nodes) {
-  nodes_ = nodes;
+std::optional<Round> NodeMeeting::take_part(const World& world) {
+  nodes_ = world.nodes;
   waiting_since_.clear();
   Round round;
   round.number = round_;
-  round.nodes = nodes;
-  for (size_t at = 0; at < nodes.size(); ++at) {
-    if (nodes[at].id == self_.id) round.node = at, round.first_rank = round.world_size;
-    round.world_size += nodes[at].num_ranks;
+  round.nodes = nodes_;
+  round.history = world.history;
+  for (size_t at = 0; at < nodes_.size(); ++at) {
+    if (nodes_[at].id == self_.id) round.node = at, round.first_rank = round.world_size;
+    round.world_size += nodes_[at].num_ranks;
   }
   const std::string number = std::to_string(round.node);
   leave_departure({round_over_key(round_), key("stopped/" + number)},
                   {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)})});
   store_.set(key("ready/" + number), "");
-  if (!all_are_ready(nodes)) return std::nullopt;
+  if (!all_are_ready(nodes_)) return std::nullopt;
   outcome_ = RoundOutcome::kRunning;
   leaving_ = false;
   watcher_ = surroundings_.start([this] { watch(); });

@@ -5,6 +5,7 @@
 //   outcome()    says, while the ranks run, whether the round is over anywhere
 //   larger_group()  says which machines wait, without whom the round began and with whom more ranks could run
 //   report...()  ends it for everybody: when all are done, or at once when one has failed
+//   leave_history()  says what those who meet for the next one are to know, alike
 // The death of a launcher is noticed by its connection, and its round fails.
 #pragma once
 
@@ -25,6 +26,10 @@
 
 namespace espalier::launch {
 
+namespace internal {
+struct World;
+}
+
 struct Node {
   std::string id;       // of one launcher
   std::string address;  // for the others
@@ -37,7 +42,8 @@ struct Round {
   std::vector<Node> nodes;  // in the order of their ranks
   size_t node = 0;          // this one
   int64_t first_rank = 0, world_size = 0;
-  bool was_without_this_node = false;  // the one before: this machine came too late for it, or was not needed
+  bool was_without_this_node = false;  // one that began before: this machine came too late for it, or was not needed
+  std::string history;                 // what was left last by leave_history(); the same for all
 };
 
 enum class RoundOutcome {
@@ -83,6 +89,9 @@ class NodeMeeting {
   void report_failed();
   // This machine's ranks have stopped.
   void report_stopped(const std::vector<Failure>& failures);
+  // Of this round, before the next is joined: what all that take part in that one are to know alike. What is left first
+  // holds. It goes from round to round until there is another, also over those that never begin.
+  void leave_history(const std::string& text);
   // Of all machines, sorted by cause; waits at most that long for the others to stop.
   std::vector<Failure> collect_failures(double patience_seconds);
   // Of a round that failed, once its machines have stopped: all ranks may have ended well after all, before or after
@@ -107,9 +116,17 @@ class NodeMeeting {
   std::string missing(const std::vector<Node>& nodes) const;
   std::vector<Node> number_nodes(std::vector<Node> nodes) const;
   std::vector<Node> largest_fitting(std::vector<Node> nodes, const std::set<std::string>& preferred) const;
-  const std::set<std::string>& members_before();  // of the last round, by id
+  // What the rounds before one leave it.
+  struct Before {
+    int64_t last_begun = -1;        // the last that began; -1: none has
+    std::set<std::string> members;  // of that one, by id
+    std::string history;
+  };
+  const Before& before();
+  internal::World world_of(int64_t round);
+  bool has_begun(int64_t round);
   bool awaits_former(const std::vector<Node>& nodes);
-  std::vector<Node> meet(const std::function<bool()>& is_cancelled);
+  internal::World meet(const std::function<bool()>& is_cancelled);
   bool next_round_comes(const std::function<bool()>& is_cancelled);
   std::vector<std::string> words_of_stopped(Surroundings::Time deadline);
   bool is_anybody_in_the_run();
@@ -117,7 +134,7 @@ class NodeMeeting {
   bool all_are_done();   // the same
   void leave();          // for good
   bool all_are_ready(const std::vector<Node>& nodes);
-  std::optional<Round> take_part(const std::vector<Node>& nodes);
+  std::optional<Round> take_part(const internal::World& world);
   std::string end_well(RendezvousStore& store) const;  // how the round ended
   void watch();
   void stop_watching();
@@ -132,8 +149,8 @@ class NodeMeeting {
   std::map<std::string, Node> cards_;  // of machines that have come in the round `round_of_cards_`, by id
   int64_t round_of_cards_ = -1;
   std::map<std::string, Surroundings::Time> waiting_since_;  // machines, by id
-  std::set<std::string> members_before_;                     // of the round before `round_of_members_`
-  int64_t round_of_members_ = -1;
+  Before before_;                                            // of the round `round_of_before_`
+  int64_t round_of_before_ = -1;
   std::atomic<RoundOutcome> outcome_ = RoundOutcome::kRunning;
   std::atomic<bool> leaving_ = false;
   std::unique_ptr<Task> watcher_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
@@ -13,6 +14,8 @@
 
 namespace espalier::launch {
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr double kLongestWait = 60;
 
@@ -72,11 +75,31 @@ std::string place_of(const Failure& failure) {
   return concat("phase ", failure.phase, failure.step > 0 ? concat(", step ", format_count(failure.step)) : "");
 }
 
+RestartPolicy::RestartPolicy(int64_t max_restarts, const std::string& history) : max_restarts_(max_restarts) {
+  if (history.empty()) return;
+  const Json json = Json::parse(history);
+  json.at("furthest_step").get_to(furthest_step_);
+  json.at("num_without_gain").get_to(num_without_gain_);
+  json.at("num_restarts").get_to(num_restarts_);
+  alike_ = failures_from_json(json.at("alike").dump());
+}
+
+std::string RestartPolicy::history() const {
+  std::vector<Failure> alike = alike_;
+  for (Failure& failure : alike)
+    for (std::string* text : {&failure.error_file, &failure.message, &failure.last_lines}) text->clear();
+  const Json json = {{"furthest_step", furthest_step_},
+                     {"num_without_gain", num_without_gain_},
+                     {"num_restarts", num_restarts_},
+                     {"alike", Json::parse(to_json(alike))}};
+  return json.dump();
+}
+
 RestartDecision RestartPolicy::decide(const Failure& cause) {
   // Of programs that do not say where they are nothing is known: they are started again as torchrun does.
   const bool is_known = !cause.phase.empty();
-  if (!alike_.empty() && !same_fault(alike_.back(), cause)) alike_.clear();
-  alike_.push_back(cause);
+  if (!is_known || (!alike_.empty() && !same_fault(alike_.back(), cause))) alike_.clear();
+  if (is_known) alike_.push_back(cause);
   if (!cause.lost_machine) num_without_gain_ = cause.step > furthest_step_ ? 0 : num_without_gain_ + 1;
   if (is_known && cause.step > std::max<int64_t>(furthest_step_, 0)) num_restarts_ = 0;
   furthest_step_ = std::max(furthest_step_, cause.step);

@@ -30,15 +30,22 @@ struct RestartDecision {
 
 class RestartPolicy {
  public:
-  explicit RestartPolicy(int64_t max_restarts) : max_restarts_(max_restarts) {}
+  // `history`: what another knew, by history(); empty: nothing has happened.
+  explicit RestartPolicy(int64_t max_restarts, const std::string& history = "");
 
-  // `cause`: of the failure of one start. Every launcher of a run decides alike.
+  // `cause`: of the failure of one start. Launchers that know the same history decide alike.
   RestartDecision decide(const Failure& cause);
+  // The ranks have got further and saved, and are to start again with other machines.
+  void gain() { num_without_gain_ = num_restarts_ = 0; }
+  // The last restart's number since a step was gained; 0: there was none since.
+  int64_t restart() const { return num_restarts_; }
+  // For another launcher. Short: without what failures said, which has been told where they came.
+  std::string history() const;
 
  private:
   int64_t max_restarts_;
   int64_t furthest_step_ = -1, num_without_gain_ = 0, num_restarts_ = 0;  // since a step was gained
-  std::vector<Failure> alike_;  // the last failures, as far as they are the same fault
+  std::vector<Failure> alike_;  // the last failures, as far as they are the same fault at a place that is known
 };
 
 bool is_from_outside(const Failure& failure);

@@ -105,6 +105,74 @@ TEST(RestartPolicy, RestartsAreBoundedSinceAStepWasGained) {
   EXPECT_FALSE(RestartPolicy(0).decide(killed(0, 5)).starts_again);
 }
 
+// A launcher that was not there goes on from what another has left; `alone` is asked throughout.
+TEST(RestartPolicy, GoesOnFromItsHistoryAsIfItHadSeenAllItself) {
+  Failure elsewhere = ended(0, 0, 1), machine = ended(3, 0, 1), other_program = ended(1, 0, 9);
+  elsewhere.phase = "load";
+  machine.lost_machine = true;
+  machine.phase = other_program.phase = "";
+  const std::vector<std::vector<Failure>> runs = {
+      {killed(1, 17), killed(1, 17), killed(1, 17), killed(1, 17), killed(1, 17)},
+      {killed(1, 17), elsewhere, elsewhere, elsewhere},
+      {killed(0, 3), machine, killed(1, 3), killed(0, 4), ended(1, 17, 65), machine, ended(1, 17, 65),
+       ended(0, 17, 65)},
+      {other_program, other_program, killed(2, 5), other_program, killed(2, 5), killed(2, 4)},
+      {ended(1, 9, 0, SIGSEGV), ended(0, 9, 0, SIGSEGV), ended(0, 9, 0, SIGSEGV)}};
+  for (const std::vector<Failure>& run : runs) {
+    RestartPolicy alone(7);
+    std::string history;
+    for (size_t at = 0; at < run.size(); ++at) {
+      SCOPED_TRACE(at);
+      RestartPolicy later(7, history);
+      const RestartDecision wanted = alone.decide(run[at]), found = later.decide(run[at]);
+      EXPECT_EQ(found.starts_again, wanted.starts_again);
+      EXPECT_EQ(found.restart, wanted.restart);
+      EXPECT_EQ(found.trusts_memory, wanted.trusts_memory);
+      EXPECT_EQ(found.wait_seconds, wanted.wait_seconds);
+      ASSERT_EQ(found.alike.size(), wanted.alike.size());
+      if (!wanted.alike.empty()) {
+        EXPECT_EQ(cause_page(found.alike, "/runs/a"), cause_page(wanted.alike, "/runs/a"));
+      }
+      history = later.history();
+      if (wanted.starts_again) {
+        EXPECT_EQ(RestartPolicy(7, history).restart(), wanted.restart);
+      }
+    }
+  }
+}
+
+TEST(RestartPolicy, ItsHistoryStaysShortWhateverRanksSayAndHoweverOftenTheyFail) {
+  RestartPolicy policy(1000);
+  Failure failure = killed(1, 17), unknown = ended(1, 0, 3);
+  failure.message = failure.last_lines = unknown.message = unknown.last_lines = std::string(1 << 20, 'x');
+  unknown.phase.clear();
+  for (int64_t number = 0; number < 4; ++number) EXPECT_TRUE(policy.decide(failure).starts_again);
+  EXPECT_LT(policy.history().size(), 2000u);
+  for (int64_t number = 0; number < 500; ++number) EXPECT_TRUE(policy.decide(unknown).starts_again);
+  EXPECT_LT(policy.history().size(), 2000u);
+}
+
+// The others may be so many that the next failure is at a lower number, or before any step.
+TEST(RestartPolicy, RanksThatHaveSavedAndStartWithOthersHaveGainedSteps) {
+  RestartPolicy policy(2);
+  EXPECT_EQ(policy.decide(killed(0, 17)).restart, 1);
+  EXPECT_EQ(policy.decide(killed(1, 15)).restart, 2);
+  EXPECT_EQ(policy.restart(), 2);
+  policy.gain();
+  EXPECT_EQ(policy.restart(), 0);
+  const RestartDecision decision = policy.decide(killed(0, 15));
+  EXPECT_TRUE(decision.starts_again);
+  EXPECT_EQ(decision.restart, 1);
+  EXPECT_EQ(decision.wait_seconds, 1);
+}
+
+TEST(RestartPolicy, AnErrorThatComesAgainEndsTheRunAlsoIfOthersWereTakenInMeanwhile) {
+  RestartPolicy policy(9);
+  EXPECT_TRUE(policy.decide(ended(1, 17, 65)).starts_again);
+  policy.gain();
+  EXPECT_FALSE(RestartPolicy(9, policy.history()).decide(ended(0, 17, 65)).starts_again);
+}
+
 // Nothing is known of where another program was.
 TEST(RestartPolicy, RanksThatDoNotSayWhereTheyAreAreNotJudged) {
   RestartPolicy policy(50);

@@ -81,26 +81,17 @@ void RunLoop::say_start(const Round& round) const {
   if (round.node != 0) return;
   const std::string folder = site_.kept_folder();
   const std::string again = round.number == 0 ? ""
-                            : restart_ == 0   ? " again"  // with other machines
-                                            : concat(" again (restart ", restart_, " of ", options_.max_restarts, ")");
+                            : restarts_.restart() == 0
+                                ? " again"  // with other machines
+                                : concat(" again (restart ", restarts_.restart(), " of ", options_.max_restarts, ")");
   log_info("starting ", round.world_size, round.world_size == 1 ? " rank" : " ranks", again, " on ", round.nodes.size(),
            round.nodes.size() == 1 ? " machine: " : " machines: ", program_.name,
            folder.empty() ? "" : "; the ranks' files are in " + folder);
 }
 
-// Launchers decide alike about restarts: what they remember begins anew with a machine that does not remember it.
-void RunLoop::forget_if_others(const Round& round) {
-  std::set<std::string> machines;
-  for (const Node& node : round.nodes) machines.insert(node.id);
-  const bool all_know = round.number == std::exchange(last_round_, round.number) + 1 &&
-                        std::includes(machines_.begin(), machines_.end(), machines.begin(), machines.end());
-  if (!all_know) restarts_ = RestartPolicy(options_.max_restarts), restart_ = 0;
-  machines_ = machines;
-}
-
 // The launcher's exit code; nothing if the group is to start again.
 std::optional<int> RunLoop::run_round(const Round& round) {
-  forget_if_others(round);
+  restarts_ = RestartPolicy(options_.max_restarts, round.history);
   say_start(round);
   is_regroup_asked_ = may_go_on_ = has_asked_here_ = false;
   num_held_ = 0;
@@ -116,10 +107,7 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   }
   if (!all_well) stop(*ranks);
   ranks->finish_output();
-  if (outcome == RoundOutcome::kRegroups && ending_signal_ == 0) {
-    restart_ = 0;
-    return std::nullopt;
-  }
+  if (outcome == RoundOutcome::kRegroups && ending_signal_ == 0) return start_with_others();
   if (all_well) return 0;
   if (ending_signal_ != 0) return end_by_signal(*ranks);
   if (outcome == RoundOutcome::kLostStore) return end_without_store(*ranks);
@@ -264,6 +252,17 @@ int RunLoop::end_without_store(const Ranks& ranks) {
   return ranks.any_failed() ? report(ranks.failures()) : static_cast<int>(ExitCode::kLostPeer);
 }
 
+std::optional<int> RunLoop::start_with_others() {
+  restarts_.gain();
+  hand_on_history();
+  return std::nullopt;
+}
+
+// Who takes part in the next round knows it, also one that was not in this: so all decide alike.
+void RunLoop::hand_on_history() {
+  try_to_tell([this] { meeting_.leave_history(restarts_.history()); });
+}
+
 std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& ranks) {
   const std::string run_folder = ranks.sight().folder;
   std::vector<Failure> failures = ranks.failures();
@@ -273,10 +272,7 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
     outcome = meeting_.outcome_after_all();
   });
   if (outcome == RoundOutcome::kDone) return 0;
-  if (outcome == RoundOutcome::kRegroups) {
-    restart_ = 0;
-    return std::nullopt;
-  }
+  if (outcome == RoundOutcome::kRegroups) return start_with_others();
   if (failures.empty()) {
     log_warning("the ranks were stopped because another machine's failed; it has not said why");
     return static_cast<int>(ExitCode::kLostPeer);
@@ -299,12 +295,11 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
     restarts_ = RestartPolicy(options_.max_restarts);
     decision = {.starts_again = true, .restart = 0, .trusts_memory = true, .alike = {}};
   }
-  restart_ = decision.restart;
   const std::string what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); ");
   if (round.node == 0 && (!goes_without || cause.lost_machine))
     site_.tell({.what = what + (goes_without ? std::string("the run goes on without that machine")
                                 : decision.starts_again
-                                    ? concat("restart ", restart_, " of ", options_.max_restarts, " follows")
+                                    ? concat("restart ", decision.restart, " of ", options_.max_restarts, " follows")
                                 : decision.alike.empty() ? std::string("the run has ended")
                                                          : concat("the same fault came ", decision.alike.size(),
                                                                   " times, and the run has ended")),
@@ -321,6 +316,7 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
                                        : "");
     may_go_on_ = decision.trusts_memory;
     if (!decision.trusts_memory) site_.forget_snapshots();
+    hand_on_history();
     wait_before_restart(decision.wait_seconds);
     return std::nullopt;
   }

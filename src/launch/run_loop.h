@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -40,7 +39,6 @@ class RunLoop {
   bool is_told_to_end();
   int end_without_round();
   void say_start(const Round& round) const;
-  void forget_if_others(const Round& round);
   std::optional<int> run_round(const Round& round);
   RoundOutcome watch(const Round& round, Ranks& ranks);
   void take_in_waiting(Ranks& ranks);
@@ -56,6 +54,8 @@ class RunLoop {
   int end_by_signal(const Ranks& ranks);
   int end_without_store(const Ranks& ranks);
   std::optional<int> end_or_restart(const Round& round, const Ranks& ranks);
+  std::optional<int> start_with_others();
+  void hand_on_history();
   bool shrinks(const Round& round, const Failure& cause) const;
   void tell_left_out(const Failure& cause, const std::string& run_folder, const std::vector<Failure>& failures);
   void stay_as_host();
@@ -67,11 +67,8 @@ class RunLoop {
   Surroundings& surroundings_;
   NodeMeeting& meeting_;
   LaunchSite& site_;
-  RestartPolicy restarts_;
-  std::unique_ptr<Ranks> held_;     // for the next round; null: none
-  int64_t restart_ = 0;             // its number since a step was gained
-  std::set<std::string> machines_;  // of the last round that this launcher took part in, by id
-  int64_t last_round_ = -1;
+  RestartPolicy restarts_;       // as all launchers of the round know it
+  std::unique_ptr<Ranks> held_;  // for the next round; null: none
   bool is_regroup_asked_ = false, is_left_out_ = false;
   bool asks_to_stop_ = false, has_asked_here_ = false;  // by SIGUSR1: the run, and the ranks of this round
   bool may_go_on_ = false;                              // ranks that are held

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -23,6 +25,8 @@ using launch::Incident;
 using launch::Round;
 
 constexpr double kTimeToEnd = 3600;  // after the last fault
+
+std::string key(int64_t round, const std::string& name) { return concat("launch/", round, "/", name); }
 
 class FiberTask : public launch::Task {
  public:
@@ -97,7 +101,9 @@ class Cluster {
   void happen(const Fault& fault);
   Process* process_on(int machine);
   void kill_a_rank_of_bad(int number, int64_t round);
+  std::optional<int64_t> last_begun(int64_t before) const;
   void check_former_come_first(const std::string& who, const Round& round);
+  void check_what_is_known(const std::string& who, const Process& process, const Round& round);
   void check_end();
   void check_codes();
   bool must_complete() const;
@@ -109,6 +115,7 @@ class Cluster {
   SimulatedStore store_;
   SimulatedTraining training_;
   std::vector<std::unique_ptr<Process>> processes_;
+  std::map<std::pair<int64_t, int64_t>, std::string> histories_;  // by run and round
   std::string violation_;
 };
 
@@ -235,6 +242,7 @@ void Cluster::check_start(Process& process, const Round& round) {
              round.nodes.size()));
   const std::string who = concat("launcher ", process.number, ", round ", round.number, ": ");
   if (round.number <= process.last_round) violate(concat(who, "it was in round ", process.last_round, " before"));
+  check_what_is_known(who, process, round);
   process.last_round = round.number;
   int64_t first_rank = 0;
   std::set<std::string> ids;
@@ -261,7 +269,7 @@ void Cluster::check_start(Process& process, const Round& round) {
     if (other->ranks != nullptr && other->ranks->any_runs() && other->ranks->run() == training_.run() &&
         other->ranks->round() != round.number && !other->is_cut_off)
       violate(concat(who, "ranks of round ", other->ranks->round(), " still run at launcher ", other->number));
-  const auto over = store_.time_of("launch/over"), agreed = store_.time_of(concat("launch/", round.number, "/world"));
+  const auto over = store_.time_of("launch/over"), agreed = store_.time_of(key(round.number, "world"));
   if (over && agreed && *over < *agreed) violate(who + "the run was over before");
   check_former_come_first(who, round);
   if (scenario_.bad_machines.count(process.machine) != 0)
@@ -269,10 +277,31 @@ void Cluster::check_start(Process& process, const Round& round) {
                [this, number = process.number, at = round.number] { kill_a_rank_of_bad(number, at); });
 }
 
-// Of the machines of the last round each that has neither left nor come too late is in this one, or nobody new is.
+// Of the rounds before that one.
+std::optional<int64_t> Cluster::last_begun(int64_t before) const {
+  for (int64_t number = before - 1; number >= 0; --number)
+    if (store_.value(key(number, "begins")) == "yes") return number;
+  return std::nullopt;
+}
+
+// All of a round know the same of failures, and each whether ranks ran without it since it took part: its copies of
+// their state are old then.
+void Cluster::check_what_is_known(const std::string& who, const Process& process, const Round& round) {
+  const auto known = histories_.try_emplace({training_.run(), round.number}, round.history).first;
+  if (known->second != round.history) violate(who + "others know of other failures");
+  if (process.last_round < 0) return;
+  const bool was_without = last_begun(round.number) != process.last_round;
+  if (round.was_without_this_node != was_without)
+    violate(who + (was_without ? "ranks ran without it, and it does not know"
+                               : "it takes its copies for old, but no ranks ran without it"));
+}
+
+// Of the machines of the last round that began each that has neither left nor come too late is in this one, or nobody
+// new is.
 void Cluster::check_former_come_first(const std::string& who, const Round& round) {
-  const auto key = [&](int64_t number, const std::string& name) { return concat("launch/", number, "/", name); };
-  const auto last = training_.groups().find({training_.run(), round.number - 1});
+  const auto number = last_begun(round.number);
+  if (!number) return;
+  const auto last = training_.groups().find({training_.run(), *number});
   const auto agreed = store_.time_of(key(round.number, "world")), first = store_.time_of(key(round.number, "arrived"));
   if (last == training_.groups().end() || !agreed || !first) return;
   const std::vector<std::string>& former = last->second.machines;
@@ -287,9 +316,8 @@ void Cluster::check_former_come_first(const std::string& who, const Round& round
     const bool was_there = std::find(former.begin(), former.end(), id) != former.end(),
                is_there =
                    std::any_of(round.nodes.begin(), round.nodes.end(), [&](const auto&node) { return node.id == id; });
-    const bool has_left = !process->is_alive || process->is_cut_off || process->was_told_to_end ||
-                          store_.has(key(round.number - 1, "left/" + id)) ||
-                          store_.has(key(round.number, "left/" + id));
+    bool has_left = !process->is_alive || process->is_cut_off || process->was_told_to_end;
+    for (int64_t at = *number; at <= round.number; ++at) has_left = has_left || store_.has(key(at, "left/" + id));
     if (!was_there || is_there || has_left) continue;
     const auto came = store_.time_of(key(round.number, "node/" + id));
     if (!was_last_call || (came && *came + on_the_way < *agreed))
@@ -417,6 +445,8 @@ Verdict Cluster::run() {
   verdict.violation = violation_;
   verdict.num_rounds = std::ssize(training_.groups());
   verdict.num_held = training_.num_held();
+  for (int64_t number = 0; store_.has(key(number, "world")); ++number)
+    verdict.num_never_begun += store_.value(key(number, "begins")) == "yes" ? 0 : 1;
   verdict.is_complete = training_.is_complete();
   verdict.seconds = static_cast<double>(fibers_.now()) * 1e-9;
   for (const auto& process : processes_) verdict.exit_codes.push_back(process->exit_code);

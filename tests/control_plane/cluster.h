@@ -7,7 +7,9 @@
 //   all launchers of a round have the same list of machines, each rank is on it once, and nobody starts a round twice
 //   rounds increase, and ranks of two rounds never run at once (but of a machine that the network has left)
 //   no round begins once the run has ended
-//   no machine that was not in the last round takes the place of one that was, and comes again in time
+//   all launchers of a round know the same of the failures before it
+//   each knows whether ranks ran without it since it took part
+//   no machine that was not in the last round that began takes the place of one that was, and comes again in time
 //   every launcher ends, within an hour of the last fault
 //   exit code 0 says that the training is complete, or that it was told to stop and has saved
 //   a run that nothing disturbs takes one start; one whose faults come from outside completes while the machines that
@@ -27,7 +29,8 @@ struct Verdict {
   std::string violation;        // empty: all holds
   std::vector<int> exit_codes;  // of each launcher, in the order of their starts; -1: killed
   int64_t num_rounds = 0;
-  int64_t num_held = 0;  // ranks that kept their processes, in all starts
+  int64_t num_held = 0;         // ranks that kept their processes, in all starts
+  int64_t num_never_begun = 0;  // of rounds whose machines were agreed, one of which left; of the last run
   bool is_complete = false;
   double seconds = 0;  // of virtual time
 };
