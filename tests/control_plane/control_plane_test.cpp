@@ -132,6 +132,50 @@ TEST_F(ControlPlane, AMachineThatWaitsTakesNobodysPlaceWhoComesAgain) {
   }
 }
 
+// Eight of ten are needed, and the second and the third by name come late: they wait. A rank is killed, a message of
+// the fourth is late, and the next start is to have the second in its place. That one dies before the start begins, and
+// the third is to have nobody's place for it; nor does who was on that list take its copies of the state for old.
+TEST_F(ControlPlane, AStartThatNeverBeganCostsNobodyItsPlace) {
+  int num_never_begun = 0;
+  for (double time = 22; time < 23.4; time += 0.04) {
+    Scenario scenario = machines(10, 8, 8);
+    scenario.seed = 10;
+    scenario.starts[1] = 8, scenario.starts[2] = 8.5;
+    scenario.num_steps = 20;
+    scenario.options.max_restarts = 3;
+    scenario.options.shutdown_timeout_seconds = 3;
+    scenario.options.last_call_seconds = 1;
+    scenario.network.late = 0.02, scenario.network.latest = 3;
+    scenario.faults = {{14, FaultKind::kRankKilled, 0}, {time, FaultKind::kLauncherKilled, 1}};
+    const Verdict verdict = simulate(scenario);
+    EXPECT_EQ(verdict.violation, "") << "killed at " << time;
+    num_never_begun += verdict.num_never_begun > 0 ? 1 : 0;
+  }
+  EXPECT_GT(num_never_begun, 10);
+}
+
+// A machine always loses its ranks, messages are late, and who comes 0.2 s after the others misses a start: what has
+// failed meanwhile counts for all. With three restarts at most three starts fail before the first step and four at it;
+// then the others go on without that machine.
+TEST_F(ControlPlane, LaunchersThatMissStartsCountRestartsAsTheOthers) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Scenario scenario = machines(4, 1, 4);
+    scenario.seed = seed;
+    scenario.options.max_restarts = 3;
+    scenario.options.shutdown_timeout_seconds = 3;
+    scenario.options.last_call_seconds = 0.2;
+    scenario.network.late = 0.2, scenario.network.latest = 1;
+    scenario.bad_machines = {1};
+    scenario.num_steps = 3, scenario.step_seconds = 30;
+    scenario.goes_on_after_stop = false;
+    const Verdict verdict = simulate(scenario);
+    EXPECT_EQ(verdict.violation, "") << seed;
+    EXPECT_TRUE(verdict.is_complete) << seed;
+    EXPECT_LE(verdict.num_rounds, 3 + 4 + 1) << seed;
+  }
+  EXPECT_EQ(simulate(scenario_of(272448)).violation, "");
+}
+
 // Without one that waits it ends, at once and for all.
 TEST_F(ControlPlane, ARunAtItsLeastEndsWithAMachineThatNobodyReplaces) {
   Scenario scenario = machines(3, 3, 4);
