@@ -21,31 +21,12 @@ namespace espalier::store {
 namespace {
 
 namespace fs = std::filesystem;
+using test::content_of;
 using test::SmallCheckpoint;
 using ParallelStep = test::TestFolder;
 using Lines = std::vector<std::string>;
 
 constexpr int64_t kNumRanks = 8;
-
-// The checkpoint cut into blocks of `block_bytes`; rank r writes blocks r, r + count, ... of them all.
-StepContent content_of(const SmallCheckpoint& checkpoint, int64_t step, int64_t block_bytes, const Writers& writers) {
-  StepContent content;
-  content.manifest.state.step = step;
-  content.manifest.config = "seed = 1234\n";
-  content.extra_files = {{"tokenizer/vocab.json", "{\"a\": 0}"}};
-  int64_t number = 0;
-  for (const TensorData& tensor : checkpoint.tensors()) {
-    content.tensors.push_back({tensor.name, tensor.file, tensor.dtype, tensor.shape});
-    const int64_t bytes = content.tensors.back().num_bytes();
-    for (int64_t offset = 0; offset < bytes; offset += block_bytes)
-      if (number++ % writers.count == writers.rank)
-        content.blocks.push_back({.tensor = content.tensors.size() - 1,
-                                  .offset = offset,
-                                  .bytes = std::min(block_bytes, bytes - offset),
-                                  .data = static_cast<const uint8_t*>(tensor.data) + offset});
-  }
-  return content;
-}
 
 // What the processes of a test see of each other.
 struct Shared {

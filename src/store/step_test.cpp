@@ -8,6 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "base/hash.h"
@@ -107,7 +109,7 @@ TEST_F(Step, PastTheCacheTheSameBytesAreRead) {
   EXPECT_TRUE(read_tensor(before, "t2") == contents[2]);
 }
 
-// Any bit of any file of the folder.
+// Of every byte of every file of the folder one bit; with ESPALIER_TEST_ALL every bit.
 TEST_F(Step, AFlippedBitAnywhereIsFoundByVerifyAndByReading) {
   SmallCheckpoint small;
   small.save(folder_, 1);
@@ -117,25 +119,31 @@ TEST_F(Step, AFlippedBitAnywhereIsFoundByVerifyAndByReading) {
     if (entry.is_regular_file()) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   ASSERT_EQ(files.size(), 5u);  // manifest, two of weights, one of optimizer state, the tokenizer
-  std::mt19937 random(20261121);
-  for (int trial = 0; trial < 250; ++trial) {
-    const fs::path& file = files[random() % files.size()];
-    const int64_t byte = static_cast<int64_t>(random() % static_cast<uint64_t>(fs::file_size(file)));
-    const int bit = static_cast<int>(random() % 8);
-    flip_bit(file, byte, bit);
-    const Lines found = verify(step);
-    ASSERT_FALSE(found.empty()) << file << " byte " << byte << " bit " << bit;
-    EXPECT_NE(found[0].find(file.filename().string()), std::string::npos) << found[0];
-    const std::string error = error_of([&] {
-      StepReader reader(step);
-      for (const TensorData& tensor : small.tensors()) read_tensor(reader, tensor.name);
-      reader.check_files({weights_file("final")});
-      reader.read_extra_file("tokenizer/vocab.json");
-    });
-    EXPECT_NE(error, "no error") << file << " byte " << byte << " bit " << bit;
-    flip_bit(file, byte, bit);
+  const bool all = std::getenv("ESPALIER_TEST_ALL") != nullptr;
+  int64_t num_flipped = 0;
+  for (const fs::path& file : files) {
+    const auto size = static_cast<int64_t>(fs::file_size(file));
+    for (int64_t at = 0; at < (all ? 8 : 1) * size; ++at) {
+      const int64_t byte = at % size;
+      const int bit = static_cast<int>((at + at / size) % 8);
+      ++num_flipped;
+      flip_bit(file, byte, bit);
+      const Lines found = verify(step);
+      ASSERT_FALSE(found.empty()) << file << " byte " << byte << " bit " << bit;
+      ASSERT_NE(found[0].find(file.filename().string()), std::string::npos) << found[0];
+      const std::string error = error_of([&] {
+        StepReader reader(step);
+        for (const TensorData& tensor : small.tensors()) read_tensor(reader, tensor.name);
+        reader.check_files({weights_file("final")});
+        reader.read_extra_file("tokenizer/vocab.json");
+      });
+      ASSERT_NE(error, "no error") << file << " byte " << byte << " bit " << bit;
+      flip_bit(file, byte, bit);
+    }
   }
   EXPECT_EQ(verify(step), Lines{});
+  RecordProperty("flipped", static_cast<int>(num_flipped));
+  std::printf("%ld bits were flipped\n", num_flipped);
 }
 
 TEST_F(Step, ADamagedBlockIsReportedWithTensorFileBlockAndBothChecksums) {
