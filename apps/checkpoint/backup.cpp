@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "apps/print_json.h"
+#include "base/copy_command.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -74,9 +75,7 @@ int backup_checkpoints_main(const std::vector<std::string>& arguments) {
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
   if (target.place.empty() && !lists) problems.add("--to is missing: where the copies go");
-  for (const char* word : {"{source}", "{target}"})
-    if (!target.command.empty() && target.command.find(word) == std::string::npos)
-      problems.add("--with lacks ", word, ": the command is called with both for every file");
+  CopyCommand::check(target.command, problems);
   problems.raise();
   if (const std::string other = report::describe_no_run(runs[0]); !other.empty())
     throw UserError(other, ExitCode::kMissingInput);

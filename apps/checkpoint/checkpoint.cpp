@@ -13,11 +13,14 @@
 #include "apps/commands.h"
 #include "apps/print_json.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/thread_pool.h"
 #include "store/diff.h"
+#include "store/gentle_verify.h"
 #include "store/run_folder.h"
 #include "store/step_reader.h"
+#include "watch/verified.h"
 
 namespace espalier {
 namespace {
@@ -61,7 +64,8 @@ int verify_main(const Words& arguments) {
   Words folders;
   std::optional<int64_t> step;
   int64_t workers = num_usable_cores();
-  bool all = false, weights_only = false, json = false;
+  bool all = false, oldest = false, weights_only = false, json = false;
+  std::string rate;
   OptionTable table("espalier checkpoint verify",
                     "Reads every byte and compares it with its checksum. Exit code 1 and one line "
                     "for each tensor or file that is damaged or missing.");
@@ -69,17 +73,39 @@ int verify_main(const Words& arguments) {
   table.add("--ckpt-step", step, "this step of a run folder");
   table.known_elsewhere({"--step", "--iteration"}, "--ckpt-step");
   table.add("--all", all, "every complete step of a run folder");
+  table.add(
+      "--oldest", oldest,
+      "of a run folder the step that was read longest ago, which is noted in RUN/watch/verified.json; exit code 65 "
+      "if it is damaged");
+  table.add("--rate", rate, "read at most this much a second, by one thread and past the page cache: 100MiB");
   table.add("--weights-only", weights_only, "optimizer files may be absent and are not read");
   table.add("--workers", workers, "threads that read").minimum(1).maximum(1024);
   table.add("--json", json, "one JSON object per checkpoint: folder, ok, problems");
-  if (!table.parse(arguments)) return 0;
+  Problems problems_of_options;
+  if (!table.parse(arguments, problems_of_options)) return 0;
+  const auto bytes_per_second = rate.empty() ? std::optional<int64_t>(0) : parse_bytes(rate);
+  if (!bytes_per_second || (!rate.empty() && *bytes_per_second == 0))
+    problems_of_options.add("--rate: expected an amount such as 100MiB, found '", rate, "'");
+  if (!rate.empty() && weights_only) problems_of_options.add("--rate reads all of a step: leave out --weights-only");
+  if (oldest && (all || step || weights_only))
+    problems_of_options.add("--oldest reads one step as a whole: leave out --all, --ckpt-step and --weights-only");
+  problems_of_options.raise();
 
   std::vector<StepEntry> entries;
   if (all) entries = store::list_steps(folders[0]).complete;
+  if (oldest)
+    if (const auto next = watch::next_to_verify(folders[0])) entries.push_back(next->entry);
   if (entries.empty()) entries.push_back(step_of(folders[0], step));
   bool whole = true;
   for (const StepEntry& entry : entries) {
-    const Words problems = store::verify_step(entry.folder, static_cast<int>(workers), weights_only);
+    const double begin = watch::wall_clock();
+    const Words problems = *bytes_per_second > 0
+                               ? store::verify_step_gently(entry.folder, static_cast<double>(*bytes_per_second))
+                               : store::verify_step(entry.folder, static_cast<int>(workers), weights_only);
+    if (oldest && !watch::note_verified(folders[0], entry, begin, problems)) {
+      log_info(entry.folder.filename().string(), " was removed or replaced while it was read");
+      return 0;
+    }
     whole = whole && problems.empty();
     if (json) {
       print_json(Json{{"folder", entry.folder.string()}, {"ok", problems.empty()}, {"problems", problems}});
@@ -89,6 +115,7 @@ int verify_main(const Words& arguments) {
                 problems.empty() ? "whole" : concat(problems.size(), " damaged").c_str());
     for (const std::string& problem : problems) std::printf("  %s\n", problem.c_str());
   }
+  if (oldest && !whole) return static_cast<int>(ExitCode::kBadData);
   return whole ? 0 : 1;
 }
 

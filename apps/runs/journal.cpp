@@ -4,7 +4,7 @@
 #include "apps/runs/commands.h"
 #include "base/file.h"
 #include "base/options.h"
-#include "base/pending_file.h"
+#include "base/output_checks.h"
 #include "report/journal.h"
 
 namespace espalier {
@@ -45,13 +45,14 @@ int runs_journal_main(const std::vector<std::string>& arguments) {
   OptionTable table("espalier runs journal",
                     "Reports what happened to a run, attempt by attempt, and what it cost, as a page of Markdown.");
   table.positional("FOLDER", folders, "run folder (--save of the run)", 1, 1);
-  table.add("--output", output, "write the page to this file").value_name("FILE");
-  table.add("--overwrite", overwrite, "replace an existing file");
+  table.add("--output", output, "write the page to this file, which may be an earlier journal").value_name("FILE");
+  table.add("--overwrite", overwrite, "replace an existing file that is none");
   table.add("--json", json, "one JSON object instead");
   if (!table.parse(arguments)) return 0;
   if (!output.empty() && !overwrite && !json)
-    if (const std::string existing = describe_existing({output}); !existing.empty())
-      throw UserError("--output: " + existing, ExitCode::kCannotCreate);
+    if (const std::string other = describe_other_file(output, report::kJournalHead, "a journal of a run");
+        !other.empty())
+      throw UserError(concat("--output: ", other, " Or add --overwrite."), ExitCode::kCannotCreate);
   const report::Run run = report::read_run(folders[0]);
   const report::Journal journal = report::read_journal(run);
   if (json)

@@ -5,14 +5,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "apps/print_json.h"
 #include "apps/runs/commands.h"
+#include "base/copy_command.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/options.h"
 #include "base/output_checks.h"
 #include "base/shell.h"
+#include "report/journal.h"
+#include "store/run_lock.h"
 
 namespace espalier {
 namespace {
@@ -21,6 +26,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
+constexpr const char* kJournal = "journal.md";  // made anew: the run's own, if it has one, may be older
 constexpr const char* kEndings[] = {".jsonl", ".toml", ".txt", ".md", ".log"};
 
 bool is_record(const fs::path& path) {
@@ -35,7 +41,7 @@ std::vector<std::pair<fs::path, fs::path>> records_of(const report::Run& run, co
   const auto add_folder = [&](const fs::path& folder, const fs::path& name) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error))
-      if (entry.is_regular_file(error) && is_record(entry.path()))
+      if (entry.is_regular_file(error) && is_record(entry.path()) && entry.path().filename() != kJournal)
         records.emplace_back(entry.path(), name / entry.path().filename());
   };
   add_folder(run.folder, "");
@@ -49,25 +55,89 @@ std::vector<std::pair<fs::path, fs::path>> records_of(const report::Run& run, co
   return records;
 }
 
-// Whether the mirror has it as it is now.
-bool is_there(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  return fs::is_regular_file(to, error) && fs::file_size(to, error) == fs::file_size(from, error) &&
-         fs::last_write_time(to, error) == fs::last_write_time(from, error);
-}
+// A mirror in a folder, or in a store that a command of the user reaches.
+class Mirror {
+ public:
+  Mirror(const report::Run& run, const std::string& place, const std::string& command)
+      : run_(run.folder), place_(concat(place, "/", name_of_folder(run.folder))), command_(command) {
+    if (command_.empty()) return;
+    lock_.emplace(known_file().parent_path());
+    std::error_code error;
+    if (!fs::is_regular_file(known_file(), error)) return;
+    known_ = Json::parse(read_file(known_file()), nullptr, /*allow_exceptions=*/false);
+    if (!known_.is_object()) known_ = Json::object();
+  }
 
-// What is still being written is copied as far as it is.
-bool copy_record(const fs::path& from, const fs::path& to) {
-  if (is_there(from, to)) return false;
-  std::error_code error;
-  const auto time = fs::last_write_time(from, error);
-  if (const std::error_code failed = create_folders(to.parent_path()); failed)
-    throw UserError(concat("cannot create '", to.parent_path().string(), "': ", failed.message()),
-                    ExitCode::kCannotCreate);
-  write_file_atomically(to, read_file(from));
-  fs::last_write_time(to, time, error);
-  return true;
-}
+  const std::string& place() const { return place_; }
+
+  // What is still being written is copied as far as it is. False where the mirror has it as it is now.
+  bool copy(const fs::path& from, const fs::path& under) {
+    if (!command_.empty()) {
+      const std::string size_and_time = stamp_of(from);
+      const std::string target = concat(place_, "/", under.string());
+      if (known_.value(target, "") == size_and_time) return false;
+      put(read_file(from), target);
+      note(target, size_and_time);
+      return true;
+    }
+    const fs::path to = fs::path(place_) / under;
+    std::error_code error;
+    if (fs::is_regular_file(to, error) && stamp_of(to) == stamp_of(from)) return false;
+    const auto time = fs::last_write_time(from, error);
+    write(to, read_file(from));
+    fs::last_write_time(to, time, error);
+    return true;
+  }
+
+  // A record that is made for the mirror.
+  bool copy_text(const std::string& text, const fs::path& under) {
+    if (!command_.empty()) {
+      const std::string target = concat(place_, "/", under.string()), hash = hex64(hash64(text));
+      if (known_.value(target, "") == hash) return false;
+      put(text, target);
+      note(target, hash);
+      return true;
+    }
+    const fs::path to = fs::path(place_) / under;
+    std::error_code error;
+    if (fs::is_regular_file(to, error) && read_file(to) == text) return false;
+    write(to, text);
+    return true;
+  }
+
+ private:
+  fs::path known_file() const { return run_ / "mirror" / "copied.json"; }
+  fs::path scratch() const { return run_ / "mirror" / "scratch"; }
+
+  static std::string stamp_of(const fs::path& file) {
+    std::error_code error;
+    return concat(fs::file_size(file, error), " ", fs::last_write_time(file, error).time_since_epoch().count());
+  }
+
+  static void write(const fs::path& to, const std::string& text) {
+    if (const std::error_code failed = create_folders(to.parent_path()); failed)
+      throw UserError(concat("cannot create '", to.parent_path().string(), "': ", failed.message()),
+                      ExitCode::kCannotCreate);
+    write_file_atomically(to, text);
+  }
+
+  // From a copy of its own: what comes back is compared, and a record may grow meanwhile.
+  void put(const std::string& text, const std::string& target) const {
+    write(scratch() / "record", text);
+    CopyCommand(command_).put(scratch() / "record", target, scratch());
+    fs::remove_all(scratch());
+  }
+
+  void note(const std::string& target, const std::string& what) {
+    known_[target] = what;
+    write_file_atomically(known_file(), known_.dump(1) + "\n");
+  }
+
+  const fs::path run_;
+  const std::string place_, command_;
+  std::optional<store::RunLock> lock_;
+  Json known_ = Json::object();
+};
 
 void run_git(const std::string& folder, const std::string& words) {
   const std::string command = concat("git -C ", shell_word(folder), " ", words);
@@ -94,7 +164,7 @@ void commit(const std::string& folder, const std::string& name, const std::strin
 
 int runs_mirror_main(const Words& arguments) {
   Words folders, more;
-  std::string to;
+  std::string to, with;
   bool git = false, json = false;
   OptionTable table(
       "espalier runs mirror",
@@ -102,27 +172,38 @@ int runs_mirror_main(const Words& arguments) {
       "checkpoints) to FOLDER/RUN_NAME. With --git FOLDER is a git work tree: commits, and pushes where the "
       "branch has an upstream.");
   table.positional("RUN_FOLDER", folders, "folder of a run (--save)", 1, 1);
-  table.add("--to", to, "the folder that gets a folder of the run's name").required();
+  table.add("--to", to, "the folder that gets a folder of the run's name; with --with what the command takes for one")
+      .required();
+  table.add("--with", with,
+            "for sh, with {source} and {target}: copies a file where cp cannot ('rclone copyto {source} {target}'); it "
+            "is called again with both exchanged, and what comes back must be equal");
   table.add("--files", more, "more files, such as the job's output: they come to FOLDER/RUN_NAME/logs");
   table.add("--git", git, "commit and push");
   table.add("--json", json, "one JSON object: folder, copied");
-  if (!table.parse(arguments)) return 0;
+  Problems problems;
+  if (!table.parse(arguments, problems)) return 0;
+  CopyCommand::check(with, problems);
+  if (git && !with.empty()) problems.add("--git commits in a folder, and --with copies to none: give one of them");
+  problems.raise();
   const report::Run run = report::read_run(fs::absolute(folders[0]).lexically_normal());
   std::error_code error;
-  if (!fs::is_directory(to, error))
+  if (with.empty() && !fs::is_directory(to, error))
     throw UserError(concat("--to '", to, "' is no folder: create it, or mount its file system"),
                     ExitCode::kMissingInput);
-  check_is_outside(to, run.folder);
+  if (with.empty()) check_is_outside(to, run.folder);
   const std::string name = name_of_folder(run.folder);
+  Mirror mirror(run, to, with);
   Json copied = Json::array();
+  if (!run.events.empty() && mirror.copy_text(report::journal_text(run, report::read_journal(run)), kJournal))
+    copied.push_back(kJournal);
   for (const auto& [from, under] : records_of(run, more))
-    if (copy_record(from, fs::path(to) / name / under)) copied.push_back(under.string());
+    if (mirror.copy(from, under)) copied.push_back(under.string());
   if (git) commit(to, name, concat("run ", name, ": ", report::to_string(run.status)));
   if (json)
-    print_json(Json{{"folder", (fs::path(to) / name).string()}, {"copied", copied}});
+    print_json(Json{{"folder", mirror.place()}, {"copied", copied}});
   else
     std::printf("%s copied to %s\n", format_counted(static_cast<int64_t>(copied.size()), "file").c_str(),
-                (fs::path(to) / name).c_str());
+                mirror.place().c_str());
   return 0;
 }
 

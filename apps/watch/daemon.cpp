@@ -11,11 +11,13 @@
 #include "apps/become_engine.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/stop_signals.h"
 #include "report/metrics_file.h"
 #include "watch/blame.h"
 #include "watch/scheduler.h"
+#include "watch/verified.h"
 
 namespace espalier {
 namespace {
@@ -27,7 +29,7 @@ using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
 constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr double kAlertAgainSeconds = 300, kSchedulerPatienceSeconds = 1800;
+constexpr double kAlertAgainSeconds = 300, kSchedulerPatienceSeconds = 1800, kRecordsAgainSeconds = 120;
 
 // Goes on while the machine sleeps, and never jumps.
 double clock_seconds() {
@@ -92,6 +94,8 @@ WatchFindings look_once(const WatchOptions& options, watch::Judge& judge, double
     }
   }
   found.troubles = judge.look(found.sight, now);
+  for (const std::string& run : options.runs)
+    for (Trouble& damaged : watch::damaged_checkpoints(run)) troubles.push_back(std::move(damaged));
   found.troubles.insert(found.troubles.end(), troubles.begin(), troubles.end());
   return found;
 }
@@ -153,8 +157,10 @@ void WatchDaemon::look(double now) {
     found.troubles.push_back({"scheduler", "", scheduler_trouble});
   if (!options_.job_name.empty() && scheduler_trouble.empty())
     for (Trouble& trouble : look_at_jobs(found)) found.troubles.push_back(std::move(trouble));
+  ask_for_job_records(now);
   look_for_blame(found.troubles);
-  for (Trouble& trouble : chores_.troubles()) found.troubles.push_back(std::move(trouble));
+  for (const watch::Chores* chores : {&chores_, &slow_chores_})
+    for (Trouble& trouble : chores->troubles()) found.troubles.push_back(std::move(trouble));
   for (const Trouble& trouble : incidents_.update(found.troubles)) tell(trouble);
   remember();
   want_chores(found.sight.runs, now);
@@ -185,17 +191,26 @@ void WatchDaemon::send_again(double now) {
 void WatchDaemon::add_chores() {
   const std::string program = path_beside_this_program("espalier");
   for (const std::string& run : options_.runs) {
-    const auto add = [&](const std::string& name, const Words& command, const Words& words) {
-      if (words.empty()) return;
+    const auto chore = [&](const std::string& name, const Words& command, const Words& words) {
       Words all = {program};
       all.insert(all.end(), command.begin(), command.end());
       all.push_back(run);
       all.insert(all.end(), words.begin(), words.end());
-      chores_.add({.name = name, .run = run, .command = all, .log = watch::watch_folder(run) / (name + ".log")});
+      return watch::Chore{.name = name, .run = run, .command = all, .log = watch::watch_folder(run) / (name + ".log")};
+    };
+    const auto add = [&](const std::string& name, const Words& command, const Words& words) {
+      if (!words.empty()) chores_.add(chore(name, command, words));
     };
     add("backup", {"checkpoint", "backup"}, options_.backup_words);
     add("retention", {"checkpoint", "prune"}, options_.prune_words);
+    watch::Chore journal = chore("journal", {"runs", "journal"}, {"--output", fs::path(run) / "journal.md"});
+    journal.is_quiet = true;  // a full disk is told once, not by everything that cannot write
+    chores_.add(journal);
     add("mirror", {"runs", "mirror"}, options_.mirror_words);
+    if (options_.verify_words.empty()) continue;
+    watch::Chore reading = chore("verify", {"checkpoint", "verify"}, options_.verify_words);
+    reading.other_answer = static_cast<int>(ExitCode::kBadData);  // damaged: an incident of its own, by what is noted
+    slow_chores_.add(reading);
   }
 }
 
@@ -204,7 +219,13 @@ void WatchDaemon::want_chores(const std::vector<RunSight>& runs, double now) {
     const std::string folder = run.folder.string();
     const int64_t newest = run.newest_checkpoint;
     chores_.want("mirror", folder, static_cast<int64_t>(now / 60) / options_.mirror_minutes, now);
+    if (run.story != 0) chores_.want("journal", folder, static_cast<int64_t>(run.story), now);
     if (newest < 0) continue;
+    if (const auto next = options_.verify_words.empty() ? std::nullopt : watch::next_to_verify(folder);
+        next && watch::is_due(*next, options_.verify_seconds, wall_seconds()))
+      slow_chores_.want(
+          "verify", folder,
+          static_cast<int64_t>(hash64(&next->last, sizeof next->last, static_cast<uint64_t>(next->entry.step))), now);
     chores_.want("backup", folder, newest, now);
     // Nothing goes before its copy is safe.
     if (options_.backup_words.empty() || chores_.is_done("backup", folder, newest))
@@ -213,9 +234,13 @@ void WatchDaemon::want_chores(const std::vector<RunSight>& runs, double now) {
 }
 
 void WatchDaemon::note_chores(double now) {
-  for (const watch::ChoreEnd& end : chores_.look(now)) {
-    if (end.trouble.empty()) log_line(LogLevel::kDebug, concat(end.name, " of ", end.run, " is done"));
-  }
+  for (watch::Chores* chores : {&chores_, &slow_chores_})
+    for (const watch::ChoreEnd& end : chores->look(now)) {
+      if (end.trouble.empty())
+        log_line(LogLevel::kDebug, concat(end.name, " of ", end.run, " is done"));
+      else if (end.name == "journal")
+        warn_once(end.trouble);
+    }
 }
 
 std::vector<Trouble> WatchDaemon::look_at_jobs(const WatchFindings& found) {
@@ -232,8 +257,10 @@ std::vector<Trouble> WatchDaemon::look_at_jobs(const WatchFindings& found) {
 
 // Why it failed; empty: it is queued.
 std::string WatchDaemon::submit(const watch::ChainStep& step, const RunSight& run) {
+  ask_records_at_ = 0;  // how the last job ended may be news
+  ask_for_job_records(clock_seconds());
   Words without;
-  for (const watch::Blame& blame : watch::machines_to_leave_out(watch::read_crashes(run.folder)))
+  for (const watch::Blame& blame : watch::machines_to_leave_out(watch::read_crashes(run.folder), job_records_))
     without.push_back(blame.host);
   try {
     const std::string id = watch::submit_next(options_.scheduler, options_.next_job, step.after, without);
@@ -248,10 +275,22 @@ std::string WatchDaemon::submit(const watch::ChainStep& step, const RunSight& ru
   }
 }
 
+// Those of one run: a job's name says which. Where no accounting is kept, the launchers' records are all there is.
+void WatchDaemon::ask_for_job_records(double now) {
+  if (options_.job_name.empty() || options_.scheduler != "slurm" || options_.runs.size() > 1 || now < ask_records_at_)
+    return;
+  ask_records_at_ = now + std::max(kRecordsAgainSeconds, options_.interval_seconds);
+  try {
+    job_records_ = watch::job_records(options_.job_name);
+  } catch (const UserError& error) {
+    warn_once(concat(error.what(), ": why jobs ended is known from the launchers only"));
+  }
+}
+
 // RUN/watch/exclude.txt: a machine a line, with what speaks against it.
 void WatchDaemon::look_for_blame(std::vector<Trouble>& troubles) {
   for (const std::string& run : options_.runs) {
-    const std::vector<watch::Blame> blames = watch::machines_to_leave_out(watch::read_crashes(run));
+    const std::vector<watch::Blame> blames = watch::machines_to_leave_out(watch::read_crashes(run), job_records_);
     std::string text;
     for (const watch::Blame& blame : blames) {
       text += blame.host + "\n";

@@ -11,6 +11,7 @@
 #include "store/run_lock.h"
 #include "watch/chores.h"
 #include "watch/heartbeat.h"
+#include "watch/job_records.h"
 #include "watch/judge.h"
 
 namespace espalier {
@@ -46,6 +47,7 @@ class WatchDaemon {
   std::vector<watch::Trouble> look_at_jobs(const WatchFindings& found);
   std::string submit(const watch::ChainStep& step, const watch::RunSight& run);
   void look_for_blame(std::vector<watch::Trouble>& troubles);
+  void ask_for_job_records(double now);
   void beat(bool has_ended);
   void remember();
 
@@ -53,11 +55,12 @@ class WatchDaemon {
   std::vector<store::RunLock> locks_;
   watch::Judge judge_;
   watch::Chain chain_;
-  watch::Chores chores_;
+  watch::Chores chores_, slow_chores_;  // slow_: those that take hours, beside the others
   watch::Incidents incidents_;
   watch::Heartbeat heartbeat_;
   std::string trouble_of_submission_;
-  double scheduler_well_ = 0;
+  double scheduler_well_ = 0, ask_records_at_ = 0;
+  std::vector<watch::JobRecord> job_records_;  // of SLURM's accounting, where it keeps any
   std::mutex mutex_;
   std::vector<Undelivered> undelivered_;
   std::unique_ptr<launch::AlertSender> sender_;  // last: its thread uses the others

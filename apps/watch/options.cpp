@@ -12,8 +12,8 @@ namespace espalier {
 namespace {
 
 struct Rows {
-  double patience_minutes = 30, ahead_minutes = 60, quota_percent = 85;
-  std::string min_free, backup_to, backup_with, mirror_to;
+  double patience_minutes = 30, ahead_minutes = 60, quota_percent = 85, verify_days = 7;
+  std::string min_free, backup_to, backup_with, mirror_to, mirror_with, verify_rate = "100MiB";
   int64_t keep_last = 0, keep_every = 0, backup_every = 0;
   bool keep_spikes = false, backup_weights_only = false, backup_tar = false, mirror_git = false;
 };
@@ -50,6 +50,11 @@ void add_rows(OptionTable& table, WatchOptions& options, Rows& rows) {
   table.add("--backup-tar", rows.backup_tar, "one file for each checkpoint");
   table.add("--backup-every", rows.backup_every, "only steps divisible by N").minimum(0);
   table.add("--backup-with", rows.backup_with, "for sh: copies {source} to {target}, where cp cannot");
+  table
+      .add("--verify-days", rows.verify_days,
+           "read each checkpoint again when it was last read or written so long ago, one at a time; 0: never")
+      .minimum(0);
+  table.add("--verify-rate", rows.verify_rate, "read no more than this a second for it");
   table.group("jobs");
   table.add("--job-name", options.job_name, "of the jobs that train these runs: says what is queued and its time left");
   table.add("--next-job", options.next_job, "script that continues the run: submitted when no other job will");
@@ -58,6 +63,7 @@ void add_rows(OptionTable& table, WatchOptions& options, Rows& rows) {
   table.add("--scheduler", options.scheduler, "whose commands are used").choices({"slurm", "pbs"});
   table.group("mirrors");
   table.add("--mirror-to", rows.mirror_to, "copy records, logs and TensorBoard files to this folder, as runs mirror");
+  table.add("--mirror-with", rows.mirror_with, "for sh: copies {source} to {target}, where cp cannot");
   table.add("--mirror-git", rows.mirror_git, "commit and push that folder, a git work tree");
   table.add("--mirror-minutes", options.mirror_minutes, "between two mirrors").minimum(1);
 }
@@ -74,7 +80,10 @@ void set_words(const Rows& rows, WatchOptions& options) {
   if (rows.backup_tar) backup.push_back("--tar");
   if (rows.backup_every > 0) backup.insert(backup.end(), {"--every", std::to_string(rows.backup_every)});
   if (!rows.backup_with.empty()) backup.insert(backup.end(), {"--with", rows.backup_with});
+  if (rows.verify_days > 0) options.verify_words = {"--oldest", "--rate", rows.verify_rate};
+  options.verify_seconds = 86400 * rows.verify_days;
   if (!rows.mirror_to.empty()) options.mirror_words = {"--to", rows.mirror_to};
+  if (!rows.mirror_with.empty()) options.mirror_words.insert(options.mirror_words.end(), {"--with", rows.mirror_with});
   if (rows.mirror_git) options.mirror_words.push_back("--git");
 }
 
@@ -90,7 +99,8 @@ void check_target(const std::string& target, const std::string& run, Problems& p
 void check(const Rows& rows, const WatchOptions& options, Problems& problems) {
   if (rows.backup_to.empty() && !options.backup_words.empty())
     problems.add("--backup-weights-only, --backup-tar, --backup-every and --backup-with belong to --backup-to FOLDER");
-  if (rows.mirror_to.empty() && rows.mirror_git) problems.add("--mirror-git belongs to --mirror-to FOLDER");
+  if (rows.mirror_to.empty() && !options.mirror_words.empty())
+    problems.add("--mirror-git and --mirror-with belong to --mirror-to FOLDER");
   if (!options.next_job.empty() && options.job_name.empty())
     problems.add("--next-job needs --job-name, to see whether a job of the run is queued already");
   if (!options.next_job.empty() && options.runs.size() > 1)
@@ -99,7 +109,7 @@ void check(const Rows& rows, const WatchOptions& options, Problems& problems) {
   for (const std::string& run : options.runs) {
     std::error_code error;
     if (rows.backup_with.empty()) check_target(rows.backup_to, run, problems);
-    check_target(rows.mirror_to, run, problems);
+    if (rows.mirror_with.empty()) check_target(rows.mirror_to, run, problems);
     if (!std::filesystem::is_directory(run, error))
       problems.add("'", run, "' is no folder: name the folder of a run (--save), or create it for one that will begin");
     else if (std::filesystem::exists(std::filesystem::path(run) / "manifest.json", error) ||
@@ -127,6 +137,8 @@ bool read_watch_options(const std::vector<std::string>& arguments, WatchOptions&
     if (!bytes) problems.add("--min-free: expected an amount such as 500GiB, found '", rows.min_free, "'");
     options.rules.least_free_bytes = static_cast<double>(bytes.value_or(0));
   }
+  if (parse_bytes(rows.verify_rate).value_or(0) <= 0)
+    problems.add("--verify-rate: expected an amount such as 100MiB, found '", rows.verify_rate, "'");
   watch::Patience& patience = options.rules.patience;
   patience.seconds = 60 * rows.patience_minutes;
   patience.after_end = std::min(patience.after_end, patience.seconds);

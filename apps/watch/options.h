@@ -22,6 +22,8 @@ struct WatchOptions {
   std::string job_name, next_job, scheduler = "slurm";
   watch::ChainRule chain;
   std::vector<std::string> prune_words, backup_words;  // of `espalier checkpoint prune` and `backup`; empty: not done
+  std::vector<std::string> verify_words;               // of `espalier checkpoint verify`; empty: not done
+  double verify_seconds = 0;
   int64_t mirror_minutes = 10;
   std::vector<std::string> mirror_words;
 };

@@ -174,7 +174,7 @@ Journal read_journal(const Run& run) {
 }
 
 std::string journal_text(const Run& run, const Journal& journal) {
-  std::string text = concat("# Journal of ", run.folder.string(), "\n\n");
+  std::string text = concat(kJournalHead, run.folder.string(), "\n\n");
   if (journal.attempts.empty()) return text + "No start is recorded.\n";
   text += summary_text(journal);
   for (size_t at = 0; at < journal.attempts.size(); ++at) {

@@ -39,6 +39,8 @@ struct Journal {
 // Of a run that recorded no start: no attempts.
 Journal read_journal(const Run& run);
 
+inline constexpr const char* kJournalHead = "# Journal of ";  // of the page
+
 // A page of Markdown; times are UTC.
 std::string journal_text(const Run& run, const Journal& journal);
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/copy_command.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
@@ -35,18 +35,6 @@ constexpr const char* kCopyOwnerName = "backup_of.txt";
 
 fs::path ledger_of(const fs::path& run) { return run / "backup" / "copies.jsonl"; }
 
-uint64_t hash_of_file(const fs::path& path) {
-  const InputFile file(path);
-  Hasher hasher;
-  std::vector<char> piece(static_cast<size_t>(std::min(kPieceBytes, file.size_bytes())));
-  for (int64_t at = 0; at < file.size_bytes(); at += kPieceBytes) {
-    const int64_t size = std::min(kPieceBytes, file.size_bytes() - at);
-    file.read_at(piece.data(), static_cast<size_t>(size), at);
-    hasher.update(piece.data(), static_cast<size_t>(size));
-  }
-  return hasher.digest();
-}
-
 // What was just written is to be read from the disk, not from this machine's memory.
 void sync_and_forget(const fs::path& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -57,25 +45,6 @@ void sync_and_forget(const fs::path& path) {
   ::close(file);
   if (failed != 0)
     throw UserError(concat("cannot sync '", path.string(), "': ", std::strerror(reason)), ExitCode::kInputOutput);
-}
-
-// A command for sh; its last words where it fails.
-void run_command(const std::string& command, const fs::path& log) {
-  const int status = std::system(concat("{ ", command, "\n} >", shell_word(log), " 2>&1 </dev/null").c_str());
-  if (status == 0) return;
-  std::string said = strip(read_file(log));
-  if (said.size() > 500) said = "... " + said.substr(said.size() - 500);
-  throw UserError(
-      concat(command, " failed with ",
-             WIFEXITED(status) ? concat("exit code ", WEXITSTATUS(status)) : concat("signal ", WTERMSIG(status)),
-             said.empty() ? "" : ": " + said),
-      ExitCode::kInputOutput);
-}
-
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
-    text.replace(at, what.size(), by);
-  return text;
 }
 
 void note_copy(const fs::path& run, const BackupRecord& record) {
@@ -295,21 +264,11 @@ void Backup::copy_by_command(const BackupItem& item) {
 
 // There and back again. A file that a try before this one has put there is known by RUN/backup/files.txt.
 void Backup::put_by_command(const fs::path& source, const std::string& target) {
-  const fs::path done = run_ / "backup" / "files.txt", back = run_ / "backup" / "scratch" / "back";
+  const fs::path done = run_ / "backup" / "files.txt";
   const std::string mark = concat(hex64(hash_of_file(source)), " ", target, "\n");
   const std::string before = fs::exists(done) ? read_file(done) : "";
   if (!target_.is_tar && before.find(mark) != std::string::npos) return;
-  const auto command = [&](const std::string& from, const std::string& to) {
-    return replaced(replaced(target_.command, "{source}", shell_word(from)), "{target}", shell_word(to));
-  };
-  const fs::path log = run_ / "backup" / "command.log";
-  run_command(command(source.string(), target), log);
-  run_command(command(target, back.string()), log);
-  const bool is_equal = fs::exists(back) && hash_of_file(back) == hash_of_file(source);
-  fs::remove(back);
-  if (!is_equal)
-    throw UserError(concat("'", target, "', copied back, is not equal to '", source.string(), "': ", target_.command),
-                    ExitCode::kBadData);
+  CopyCommand(target_.command).put(source, target, run_ / "backup" / "scratch");
   write_file_atomically(done, before + mark);
 }
 

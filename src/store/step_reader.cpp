@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <future>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -18,6 +21,7 @@
 #include "base/hash.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
+#include "store/gentle_verify.h"
 #include "store/run_folder.h"
 
 namespace espalier::store {
@@ -32,6 +36,23 @@ constexpr int64_t kDirectPieceBytes = int64_t{4} << 20;
 constexpr int64_t kDirectAlignment = 4096;
 // No header of ours is longer; a manifest that says otherwise must not become an allocation.
 constexpr int64_t kLongestHashedHeader = 100'000'008;
+
+// Lets through no more bytes a second than a rate; 0: all.
+class Pace {
+ public:
+  explicit Pace(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
+  void wait_for(int64_t bytes) {
+    if (bytes_per_second_ <= 0) return;
+    const double before = static_cast<double>(bytes_.fetch_add(bytes));
+    std::this_thread::sleep_until(begin_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                               std::chrono::duration<double>(before / bytes_per_second_)));
+  }
+
+ private:
+  const double bytes_per_second_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::atomic<int64_t> bytes_ = 0;
+};
 
 }  // namespace
 
@@ -240,10 +261,15 @@ void StepReader::check_extra_files(const std::string& prefix) const {
     if (file.path.starts_with(prefix) && fs::exists(folder_ / file.path, ignored)) read_extra_file(file.path);
 }
 
-std::vector<std::string> verify_step(const fs::path& step_folder, int num_threads, bool weights_only) {
+namespace {
+
+std::vector<std::string> verify(const fs::path& step_folder, int num_threads, bool weights_only,
+                                double bytes_per_second) {
   std::vector<std::string> problems;
   try {
     StepReader reader(step_folder);
+    Pace pace(bytes_per_second);
+    if (bytes_per_second > 0) reader.bypass_cache();
     const Manifest& manifest = reader.manifest();
     std::set<std::string> broken;  // files whose tensors need no look
     const auto wanted = [&](const std::string& path) { return !weights_only || path.rfind("optimizer-", 0) != 0; };
@@ -262,7 +288,8 @@ std::vector<std::string> verify_step(const fs::path& step_folder, int num_thread
     for (const StoredTensor& tensor : manifest.tensors) {
       if (!wanted(tensor.file) || broken.count(tensor.file)) continue;
       for (size_t block = 0; block < tensor.blocks.size(); ++block)
-        results.push_back(pool.submit([&reader, &tensor, &progress, block] {
+        results.push_back(pool.submit([&reader, &tensor, &progress, &pace, block] {
+          pace.wait_for(tensor.blocks[block].bytes);
           std::vector<uint8_t> content(static_cast<size_t>(tensor.blocks[block].bytes));
           reader.read_block(tensor, block, content.data());
           progress.advance(tensor.blocks[block].bytes);
@@ -280,6 +307,16 @@ std::vector<std::string> verify_step(const fs::path& step_folder, int num_thread
     problems.push_back(error.what());
   }
   return problems;
+}
+
+}  // namespace
+
+std::vector<std::string> verify_step(const fs::path& step_folder, int num_threads, bool weights_only) {
+  return verify(step_folder, num_threads, weights_only, /*bytes_per_second=*/0);
+}
+
+std::vector<std::string> verify_step_gently(const fs::path& step_folder, double bytes_per_second) {
+  return verify(step_folder, /*num_threads=*/1, /*weights_only=*/false, bytes_per_second);
 }
 
 }  // namespace espalier::store

@@ -58,6 +58,7 @@ void Chores::start(size_t index, double now) {
 std::string Chores::trouble_of_process() {
   if (!process_->any_failed()) return "";
   const launch::Failure& failure = process_->failures().front();
+  if (failure.signal == 0 && failure.exit_code == states_[running_].chore.other_answer) return "";
   const std::string how =
       failure.signal != 0 ? concat("signal ", failure.signal) : concat("exit code ", failure.exit_code);
   return concat(join(states_[running_].chore.command, " "), ": ", how,
@@ -88,7 +89,8 @@ std::vector<ChoreEnd> Chores::look(double now) {
 std::vector<Trouble> Chores::troubles() const {
   std::vector<Trouble> all;
   for (const State& state : states_)
-    if (!state.trouble.empty()) all.push_back({state.chore.name + " failed", state.chore.run, state.trouble});
+    if (!state.trouble.empty() && !state.chore.is_quiet)
+      all.push_back({state.chore.name + " failed", state.chore.run, state.trouble});
   return all;
 }
 

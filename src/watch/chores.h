@@ -17,6 +17,8 @@ struct Chore {
   std::string name, run;             // "backup", and the folder of the run
   std::vector<std::string> command;  // a path, and its arguments
   std::string log;                   // a file, of what it last printed
+  int other_answer = 0;              // an exit code that is no failure either
+  bool is_quiet = false;             // that it failed is no incident
 };
 
 struct ChoreEnd {

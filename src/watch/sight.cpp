@@ -105,6 +105,8 @@ RunSight see_run(const fs::path& folder) {
     read_checkpoints(sight);
     sight.has_died = sight.last_word == LastWord::kStart && has_died(folder);
     sight.life = life_of(sight, run);
+    std::error_code ignored;
+    sight.story = hash64(concat(fs::file_size(folder / "events.jsonl", ignored), ' ', sight.newest_checkpoint));
   } catch (const UserError&) {             // not readable now: no sign of life
   } catch (const fs::filesystem_error&) {  // a file went away while it was looked at
   }

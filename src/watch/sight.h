@@ -22,6 +22,8 @@ struct RunSight {
   int64_t newest_checkpoint = -1, checkpoint_bytes = 0, checkpoint_files = 0;
   // Another number whenever the run records or saves something.
   uint64_t life = 0;
+  // Another number whenever there is an event, one of watch included, or a checkpoint.
+  uint64_t story = 0;
 
   std::optional<double> seconds_left() const;  // of training, where it is known
 };

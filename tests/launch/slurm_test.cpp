@@ -113,6 +113,11 @@ TEST_F(Slurm, WatchContinuesARunJobAfterJob) {
       << watched.output << watched.errors << said() << read_file(folder_ / "log");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "alerts")) << read_file(folder_ / "alerts");
   EXPECT_TRUE(watched.output.ends_with("\n0\n")) << watched.output;
+  // This SLURM keeps no accounting, which is said once and changes nothing else.
+  const std::string log = read_file(folder_ / "log");
+  const size_t said_once = log.find("sacct failed with exit code 1: Slurm accounting storage is disabled");
+  ASSERT_NE(said_once, std::string::npos) << log;
+  EXPECT_EQ(log.find("sacct failed", said_once + 1), std::string::npos) << log;
   std::vector<int64_t> steps;
   for (const store::StepEntry& entry : store::list_steps(folder_ / "run").complete) steps.push_back(entry.step);
   EXPECT_EQ(steps, (std::vector<int64_t>{4, 8, 10})) << said();
