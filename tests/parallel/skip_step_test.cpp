@@ -122,6 +122,16 @@ TEST_F(SkipStep, RecordsTheDocumentsOfTheSpike) {
             std::string::npos);
 }
 
+// What the run removes by itself, it removes but for the checkpoints on both sides of the spike.
+TEST_F(SkipStep, KeepsTheCheckpointsAroundTheSpike) {
+  run("tp1", "kept", skips_ + split_blanks("--save-interval 2 --save-keep-last 2"));
+  const std::vector<int64_t> spikes = skipped("kept");
+  ASSERT_EQ(spikes.size(), 1u);
+  ASSERT_LT(spikes[0], kSteps - 4) << "or those around it are the last";
+  const int64_t before = (spikes[0] - 1) / 2 * 2;
+  EXPECT_EQ(saved_steps(folder_ / "kept"), (std::vector<int64_t>{before, before + 2, kSteps - 2, kSteps}));
+}
+
 TEST_F(SkipStep, HappensInEveryLayout) {
   run("tp1", "one", skips_);
   const std::vector<int64_t> steps = skipped("one");
