@@ -65,8 +65,13 @@ SamplePlace RunSamples::place(int64_t sample) {
   place.row = in_step % size;
   place.micro_batch = in_step / size;
   if (!run.layout) return place;
-  place.micro_batch = in_step / size / run.layout->data;
-  place.replica = in_step / size % run.layout->data;
+  // Replicas take turns, or, where sums are canonical, have blocks (train::Loader).
+  const config::ParallelConfig& parallel = run.config.parallel;
+  const bool takes_turns = !parallel.canonical_reduction || parallel.zero_stage >= 2;
+  const int64_t number = in_step / size, replicas = run.layout->data;
+  const int64_t of_replica = std::max<int64_t>(1, steps_.samples.of(place.step).count / (size * replicas));
+  place.micro_batch = takes_turns ? number / replicas : number % of_replica;
+  place.replica = takes_turns ? number % replicas : number / of_replica;
   for (int64_t rank = 0; rank < run.layout->num_ranks(); ++rank)
     if (spec::position_of(*run.layout, rank).data == *place.replica) place.ranks.push_back(rank);
   return place;

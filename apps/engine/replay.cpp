@@ -126,6 +126,7 @@ struct Outcome {
   std::vector<train::Observation> observations;
   Words bad_documents;
   std::optional<train::RecordingComparison> comparison;
+  std::string recorded_by;  // what it is compared with
 };
 
 void compare_records(const std::vector<std::string>& replayed, const ReplayPlan& plan, int64_t step, Outcome& outcome) {
@@ -176,7 +177,12 @@ void write_recording(const std::string& file, const ReplayPlan& plan, int64_t st
   write_file_atomically(file, text);
 }
 
-std::vector<train::Observation> read_recording(const std::string& file, int64_t step) {
+struct Recording {
+  std::string by;  // "espalier 0.1.0, libtorch 2.11.0, avx512"
+  std::vector<train::Observation> observations;
+};
+
+Recording read_recording(const std::string& file, int64_t step) {
   std::ifstream stream(file);
   std::string line;
   const auto refuse = [&](const std::string& found) {
@@ -189,10 +195,12 @@ std::vector<train::Observation> read_recording(const std::string& file, int64_t 
   const Json head = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!head.is_object() || !head.contains(kFormat)) refuse("another file");
   if (head.value("step", int64_t{0}) != step) refuse(concat("step ", head.value("step", int64_t{0})));
-  std::vector<train::Observation> observations;
-  while (std::getline(stream, line)) observations.push_back(train::observation_from_json(line, file));
-  if (observations.empty()) refuse("no operation");
-  return observations;
+  Recording recording{.by = concat(head.value("program", "?"), ", libtorch ", head.value("libtorch", "?"), ", ",
+                                   head.value("instruction_set", "?"), ", layout ", head.value("layout", "?")),
+                      .observations = {}};
+  while (std::getline(stream, line)) recording.observations.push_back(train::observation_from_json(line, file));
+  if (recording.observations.empty()) refuse("no operation");
+  return recording;
 }
 
 const train::Observation* first_not_finite(const Outcome& outcome) {
@@ -204,9 +212,16 @@ const train::Observation* first_not_finite(const Outcome& outcome) {
 // In another layout sums run in another order: then what parity allows between layouts is good.
 bool is_good(const Outcome& outcome, const ReplayPlan& plan, plan::Precision precision) {
   const bool compares_equal =
-      !outcome.comparison || !plan.own_layout || outcome.comparison->num_equal == outcome.comparison->num_compared;
-  if (plan.own_layout) return outcome.record_differences.empty() && outcome.different_tensors.empty() && compares_equal;
+      !outcome.comparison || !plan.is_exact || outcome.comparison->num_equal == outcome.comparison->num_compared;
+  if (plan.is_exact) return outcome.record_differences.empty() && outcome.different_tensors.empty() && compares_equal;
   return outcome.distance <= train::parity_tolerance(precision).first_norm;
+}
+
+std::string layout_text(const ReplayPlan& plan) {
+  return concat(plan::to_string(plan.layout),
+                plan.own_layout ? ", the run's"
+                : plan.is_exact ? concat(", of the same bits as the run's, ", spec::to_string(*plan.run.layout))
+                                : std::string());
 }
 
 std::string pair_text(const train::RecordingComparison::Pair& pair) {
@@ -223,7 +238,7 @@ void print_text(const Outcome& outcome, const ReplayPlan& plan, int64_t step) {
     if (lines.size() > kShown) say(concat("  and ", lines.size() - kShown, " more"));
   };
   say(concat("step ", step, " from ", plan.from ? plan.from->folder.string() : "the initialization", ", layout ",
-             plan::to_string(plan.layout), plan.own_layout ? ", the run's" : ""));
+             layout_text(plan)));
   if (outcome.num_compared_records == 0)
     say("records: none of these steps");
   else if (outcome.record_differences.empty())
@@ -231,7 +246,7 @@ void print_text(const Outcome& outcome, const ReplayPlan& plan, int64_t step) {
                outcome.num_compared_records == 1 ? " step" : " steps", " are equal to the bit"));
   else
     say(concat("records: losses and gradient norms differ by at most ", format_printf("%.3g", outcome.distance),
-               plan.own_layout ? "" : ", and the layout is not the run's"));
+               plan.is_exact ? "" : ", and the layout is not the run's"));
   list(outcome.record_differences);
   if (outcome.first_other.value_or(step) < step)
     say(concat("the first step that differs is ", *outcome.first_other, ": --step ", *outcome.first_other,
@@ -247,6 +262,8 @@ void print_text(const Outcome& outcome, const ReplayPlan& plan, int64_t step) {
   }
   if (!outcome.comparison) return;
   const train::RecordingComparison& found = *outcome.comparison;
+  say(concat("recording of ", outcome.recorded_by, "; here ", concat("espalier ", kVersion), ", libtorch ",
+             kLibtorchVersion, ", ", train::instruction_set()));
   say(concat(
       "recording: ", found.num_equal, " of ", found.num_compared, " tensors are equal to the bit",
       found.num_other_shape > 0 ? concat("; ", found.num_other_shape, " are not in it, or split otherwise") : ""));
@@ -261,6 +278,7 @@ Json to_json(const Outcome& outcome, const ReplayPlan& plan, int64_t step, bool 
                {"from", plan.from ? Json(plan.from->step) : Json()},
                {"layout", plan::to_string(plan.layout)},
                {"own_layout", plan.own_layout},
+               {"exact", plan.is_exact},
                {"equal", good},
                {"steps_compared", outcome.num_compared_records},
                {"record_differences", outcome.record_differences},
@@ -273,7 +291,8 @@ Json to_json(const Outcome& outcome, const ReplayPlan& plan, int64_t step, bool 
         {"what", observation(*bad)}, {"where", train::describe_not_finite(*bad)}, {"documents", outcome.bad_documents}};
   if (outcome.comparison) {
     const train::RecordingComparison& found = *outcome.comparison;
-    json["recording"] = {{"compared", found.num_compared},
+    json["recording"] = {{"by", outcome.recorded_by},
+                         {"compared", found.num_compared},
                          {"equal", found.num_equal},
                          {"other_shape", found.num_other_shape},
                          {"largest_difference", found.largest_difference}};
@@ -296,13 +315,14 @@ int replay(const std::vector<std::string>& arguments) {
   OptionTable table("espalier replay", "");
   read_run(options, plan, config, table);
   if (options.json) set_log_level(LogLevel::kWarning);
-  std::vector<train::Observation> other;
+  Recording other;
   if (!options.compare.empty()) other = read_recording(options.compare, options.step);
   const train::ReplayRequest request{.step = options.step,
                                      .checkpoint_after = plan.after ? plan.after->folder : std::filesystem::path()};
   Outcome outcome = judge(run_ranks(config, table, plan, request), plan, options.step);
   if (!options.record.empty()) write_recording(options.record, plan, options.step, outcome.observations);
-  if (!options.compare.empty()) outcome.comparison = train::compare(outcome.observations, other);
+  if (!options.compare.empty()) outcome.comparison = train::compare(outcome.observations, other.observations);
+  outcome.recorded_by = other.by;
   const bool good = is_good(outcome, plan, config.training.precision);
   if (options.json)
     std::printf("%s\n", to_json(outcome, plan, options.step, good).dump().c_str());

@@ -45,6 +45,17 @@ void choose_layout(const ReplayOptions& options, ReplayPlan& plan) {
         ExitCode::kUsage);
 }
 
+// With --canonical-reduction the number of replicas and the stage of ZeRO change no bit.
+bool has_same_bits(const ReplayPlan& plan) {
+  if (plan.own_layout) return true;
+  if (!plan.run.config.parallel.canonical_reduction || !plan.run.layout || plan.layout.num_chunks > 1 ||
+      plan.layout.zero_bubble)
+    return false;
+  spec::GridShape run = *plan.run.layout;
+  run.data = plan.layout.grid.data;
+  return run == plan.layout.grid && plan.layout.sequence_parallel == plan.run.config.parallel.sequence_parallel;
+}
+
 // A retriever's queries compete with the blocks of one micro-batch of all replicas: with another number of these it has
 // another loss, which says nothing about the run's.
 void check_competitors(const ReplayOptions& options, const ReplayPlan& plan) {
@@ -73,7 +84,10 @@ bool read_replay_options(const std::vector<std::string>& arguments, ReplayOption
                     "WHERE-IT-IS-NOW.");
   table.add("--load", options.load, "run folder (--save of the run)").value_name("FOLDER").required();
   table.add("--step", options.step, "number of the step, from 1").minimum(1).required();
-  table.add("--layout", options.layout, "as in tp2pp1dp2: a layout other than the run's, whose last bits then differ")
+  table
+      .add("--layout", options.layout,
+           "as in tp2pp1dp2: a layout other than the run's, whose last bits then differ, but for those that "
+           "--canonical-reduction makes equal")
       .default_text("the run's");
   table.add("--record", options.record, "write digests of what each operation computed in that step")
       .value_name("FILE");
@@ -107,11 +121,12 @@ ReplayPlan plan_replay(const ReplayOptions& options) {
   }
   if (!plan.from) check_beginning(plan.run, options.step);
   choose_layout(options, plan);
+  plan.is_exact = has_same_bits(plan);
   check_competitors(options, plan);
   if (const auto& told = plan.after ? plan.after : plan.from) {
     const store::TrainingState state = store::read_manifest(told->folder).state;
     plan.shared_memory = state.transport != "Gloo";
-    if (plan.own_layout && state.num_threads > 0) plan.num_threads = state.num_threads;
+    if (plan.is_exact && state.num_threads > 0) plan.num_threads = state.num_threads;
   }
   if (options.num_threads) plan.num_threads = options.num_threads;
   return plan;

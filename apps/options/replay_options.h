@@ -31,6 +31,7 @@ struct ReplayPlan {
   std::optional<store::StepEntry> after;  // of the step itself
   plan::Layout layout;
   bool own_layout = false;             // that in which the run made the step
+  bool is_exact = false;               // or one whose results have the same bits, by --canonical-reduction
   bool shared_memory = true;           // by what its ranks exchanged
   std::optional<int64_t> num_threads;  // of each rank of the run
 };

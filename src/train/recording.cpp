@@ -92,7 +92,11 @@ std::string list_text(const std::vector<int64_t>& numbers) {
 }  // namespace
 
 Recorder::Recorder(Job& job, Keeps keeps)
-    : job_(job), keeps_(keeps), before_(tensor::observer()), first_sample_(job.trainer().position().consumed_samples) {
+    : job_(job),
+      keeps_(keeps),
+      before_(tensor::observer()),
+      first_sample_(job.trainer().position().consumed_samples),
+      num_micro_batches_(job.trainer().num_micro_batches()) {
   tensor::set_observer(this);
 }
 
@@ -116,7 +120,10 @@ void Recorder::see(const std::string& operation, const at::Tensor& values, const
     seen.micro_batch = 0;
   } else {
     const int64_t size = job_.config().training.micro_batch_size;
-    seen.first_sample = first_sample_ + (place.micro_batch * grid.shape.data + grid.position.data) * size;
+    const int64_t number_in_step = job_.train_loader().takes_turns()
+                                       ? place.micro_batch * grid.shape.data + grid.position.data
+                                       : grid.position.data * num_micro_batches_ + place.micro_batch;
+    seen.first_sample = first_sample_ + number_in_step * size;
     seen.num_samples = size;
     const bool is_forward = place.pass == tensor::Pass::kForward;
     const int64_t count = is_forward ? counts_[concat(operation, " ", place.part, " ", place.micro_batch)]++ : 0;

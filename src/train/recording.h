@@ -56,7 +56,7 @@ class Recorder : public tensor::TensorObserver {
   Job& job_;
   const Keeps keeps_;
   tensor::TensorObserver* const before_;
-  const int64_t first_sample_;  // of the step
+  const int64_t first_sample_, num_micro_batches_;  // of the step; of a replica in it
   int64_t num_seen_ = 0;
   std::map<std::string, int64_t> counts_;
   std::vector<Observation> observations_;
