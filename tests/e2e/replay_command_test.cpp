@@ -80,6 +80,108 @@ TEST_F(ReplayCommand, RepeatsInOtherLayoutsAboutTheSame) {
   }
 }
 
+// As another build or another processor computes: the instruction set is a lower one. It is told by whom the recording
+// is; where anything differs, which operation did first, and by how much.
+TEST_F(ReplayCommand, AgainstAnotherInstructionSetNamesTheFirstThatDiffersOrSaysEqual) {
+  ASSERT_EQ(bash("espalier " + train("")).exit_code, 0);
+  ASSERT_EQ(replay("--step 6 --record here.rec")["equal"], true);
+  int num_levels = 0;
+  for (const std::string isa : {"generic", "avx2"}) {
+    const Outcome outcome =
+        bash(concat("ESPALIER_CPU_ISA=", isa, " espalier replay --load run --json --step 6 --compare here.rec"));
+    if (outcome.errors.find("this machine reaches") != std::string::npos) continue;
+    ++num_levels;
+    const Json other = Json::parse(outcome.output);
+    const Json& recording = other["recording"];
+    const bool all = recording["equal"] == recording["compared"];
+    std::printf("%s: %s of %s tensors are equal\n", isa.c_str(), recording["equal"].dump().c_str(),
+                recording["compared"].dump().c_str());
+    EXPECT_GT(recording["compared"], 200);
+    EXPECT_LT(recording["largest_difference"], 1e-4) << recording;
+    EXPECT_EQ(recording.contains("first_different"), !all) << recording;
+    EXPECT_EQ(other["equal"], all && other["record_differences"].empty() && other["different_tensors"].empty());
+    EXPECT_EQ(outcome.exit_code, other["equal"] == true ? 0 : 1);
+    const Outcome text =
+        bash(concat("ESPALIER_CPU_ISA=", isa, " espalier replay --load run --step 6 --compare here.rec"));
+    EXPECT_NE(text.output.find("recording of espalier "), std::string::npos) << text.output;
+    if (all) continue;
+    const Json& first = recording["first_different"]["here"];
+    EXPECT_EQ(first["pass"], "forward") << first;
+    EXPECT_NE(text.output.find(
+                  concat("first that differs: forward pass of samples ", first["first_sample"].get<int64_t>(), " to ",
+                         first["first_sample"].get<int64_t>() + 1, " (micro-batch ",
+                         first["micro_batch"].get<int64_t>(), ", rank 0): ", first["operation"].get<std::string>())),
+              std::string::npos)
+        << text.output;
+  }
+  if (num_levels == 0) GTEST_SKIP() << "this machine has no lower instruction set";
+}
+
+// With --canonical-reduction the number of replicas changes no bit: nothing less counts as equal.
+TEST_F(ReplayCommand, OfACanonicalRunIsExactWithAnotherNumberOfReplicas) {
+  ASSERT_EQ(bash("espalier launch --nproc-per-node 2 " + train("--canonical-reduction")).exit_code, 0);
+  ASSERT_EQ(replay("--step 8 --record two.rec")["equal"], true);
+  for (const std::string layout : {"dp1", "dp4", "dp4zero1", "dp2zero2"}) {
+    const Json other = replay(concat("--step 8 --compare two.rec --layout ", layout));
+    EXPECT_EQ(other["exact"], true) << layout;
+    EXPECT_EQ(other["equal"], true) << layout << other;
+    EXPECT_EQ(other["steps_compared"], 4) << layout;
+    EXPECT_EQ(other["record_differences"], Json::array()) << layout << other;
+    EXPECT_EQ(other["tensors_compared"], true) << layout;
+    EXPECT_EQ(other["different_tensors"], Json::array()) << layout << other;
+    EXPECT_EQ(other["recording"]["equal"], other["recording"]["compared"]) << layout << other;
+    EXPECT_GT(other["recording"]["compared"], 100) << layout;
+  }
+  // One bit elsewhere is not equal any more.
+  const Json other = replay("--step 8 --layout dp4 -- --adam-beta2 0.9990001 --override adam_beta2");
+  EXPECT_EQ(other["equal"], false) << other;
+  EXPECT_EQ(replay("--step 8 --layout pp2")["exact"], false);
+}
+
+// Of the first step from a checkpoint, whose weights are equal to the bit in every layout, one token of one sample is
+// another: found in a layout that is not the run's, by layer, operation, rank and
+// micro-batch. Which these are says espalier data who of the run's layout, and the order in which replicas take turns.
+TEST_F(ReplayCommand, APlantedDifferenceIsNamedInAnotherLayout) {
+  ASSERT_EQ(bash("espalier " + train("")).exit_code, 0);
+  replay("--step 5 --record one.rec");
+  const Json who = Json::parse(bash("espalier data who --run run --step 5 --json | sed -n 6p").output);
+  ASSERT_EQ(who["sample"], 37) << who;
+  const Json* longest = &who["pieces"][0];
+  for (const Json& piece : who["pieces"])
+    if (piece["length"] > (*longest)["length"]) longest = &piece;
+  ASSERT_GT((*longest)["length"], 4);
+  const int64_t byte = (*longest)["byte"].get<int64_t>() + 2 * ((*longest)["length"].get<int64_t>() / 2);
+  ASSERT_EQ(bash(concat("for end in bin idx; do cp ", data("owt-20_text_document"),
+                        ".$end other.$end; done; printf "
+                        "'\\7\\0' | dd of=other.bin bs=1 seek=",
+                        byte, " conv=notrunc status=none; ! cmp -s other.bin ", data("owt-20_text_document"), ".bin"))
+                .exit_code,
+            0);
+  // Samples 32 to 39, two in a micro-batch: of two replicas the first has 32, 33, 36 and 37.
+  const std::vector<std::pair<std::string, std::pair<int64_t, int64_t>>> layouts = {
+      {"tp1", {0, 2}}, {"dp2", {0, 1}}, {"dp4", {2, 0}}, {"pp2", {0, 2}}};
+  for (const auto& [layout, place] : layouts) {
+    const Json other =
+        replay(concat("--step 5 --compare one.rec --layout ", layout, " -- --data-path other --override data_path"));
+    const Json& here = other["recording"]["first_different"]["here"];
+    EXPECT_EQ(here["pass"], "forward") << layout << here;
+    EXPECT_EQ(here["operation"], "word_embeddings") << layout << here;
+    EXPECT_EQ(here["first_sample"], 36) << layout << here;
+    EXPECT_EQ(here["rank"], place.first) << layout << here;
+    EXPECT_EQ(here["micro_batch"], place.second) << layout << here;
+  }
+  // An operation of another value in every layer and micro-batch: the first of them, of the first samples.
+  for (const std::string layout : {"dp2", "pp2"}) {
+    const Json other = replay(concat("--step 5 --compare one.rec --layout ", layout,
+                                     " -- --attention-dropout 0.2 --override attention_dropout"));
+    const Json& here = other["recording"]["first_different"]["here"];
+    EXPECT_EQ(here["operation"], "layers.0.self_attention.attention") << layout << here;
+    EXPECT_EQ(here["first_sample"], 32) << layout << here;
+    EXPECT_EQ(here["rank"], 0) << layout << here;
+    EXPECT_EQ(here["micro_batch"], 0) << layout << here;
+  }
+}
+
 // Chunks, sequence parallelism and the like are the run's layout, not the other's.
 TEST_F(ReplayCommand, AnotherLayoutKeepsNothingOfTheRuns) {
   ASSERT_EQ(
