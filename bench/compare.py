@@ -1,12 +1,18 @@
-"""Two result files of bench/run.py side by side, and tables as Markdown."""
+"""Result files of bench/run.py: two side by side, one added to another, and tables as Markdown."""
 
 # What is not a measurement, or is the raw material of one.
-SKIPPED = {"seconds_per_step", "date", "commit", "load_before", "threads", "steps"}
+SKIPPED = {"date", "commit", "load_before", "threads", "rounds", "machine", "left_out"}
+# What of a row is said about it, and not what it is about.
+SAID = {"note", "parameters"}
+
+
+def name_of(row):
+    """Rows of a list are named by their texts and whole numbers, so that they meet the rows of another run whatever the order."""
+    return " ".join(str(value) for key, value in row.items() if isinstance(value, (str, int)) and key not in SAID)
 
 
 def leaves(value, path=""):
-    """(path, number) of every figure. Rows of a list are named by their texts and whole numbers, so that they meet the rows
-    of another run whatever the order."""
+    """(path, number) of every figure."""
     if isinstance(value, dict):
         for key, part in value.items():
             if key not in SKIPPED:
@@ -14,17 +20,16 @@ def leaves(value, path=""):
     elif isinstance(value, list):
         for row in value:
             if isinstance(row, dict):
-                name = " ".join(str(part) for part in row.values() if isinstance(part, (str, int)))
                 figures = {key: part for key, part in row.items() if isinstance(part, float)}
-                yield from leaves(figures, f"{path} {name}".strip())
+                yield from leaves(figures, f"{path} {name_of(row)}".strip())
     elif isinstance(value, float):
-        yield path, value
+        yield path.replace(" rows ", " "), value
 
 
 def compare(old, new):
     """Lines of a table: what, then, now, now / then."""
-    before = dict(leaves(old))
-    rows = [(path, before[path], value) for path, value in leaves(new) if path in before]
+    before = dict(leaves(old["parts"]))
+    rows = [(path, before[path], value) for path, value in leaves(new["parts"]) if path in before]
     if not rows:
         return ["no figure is in both files"]
     width = max(len(path) for path, _, _ in rows)
@@ -38,6 +43,21 @@ def compare(old, new):
     return lines
 
 
+def merged(old, new):
+    """What `new` measured, and of `old` the parts and rows that it did not."""
+    if not old:
+        return new
+    parts = dict(old["parts"])
+    for name, part in new["parts"].items():
+        kept = parts.get(name, {})
+        if isinstance(part.get("rows"), list):
+            measured = {name_of(row) for row in part["rows"]}
+            part = kept | part | {"rows": [row for row in kept.get("rows", []) if name_of(row) not in measured] + part["rows"]}
+            part |= {"models": kept["models"] | part["models"]} if "models" in part and "models" in kept else {}
+        parts[name] = part
+    return new | {"parts": parts}
+
+
 def cell(value):
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -45,20 +65,16 @@ def cell(value):
 def markdown(results):
     """Every part of the results as a Markdown table."""
     lines = ["# " + ", ".join(f"{key} {value}" for key, value in results["machine"].items()), ""]
-    for part, values in results.items():
-        if part in ("machine", "left_out"):
-            continue
-        rows = values if isinstance(values, list) else values.get("rows") if isinstance(values, dict) else None
+    for part, values in results["parts"].items():
         lines += [f"## {part}", ""]
-        if rows:
+        if rows := values.get("rows"):
             columns = [key for key in rows[0] if not isinstance(rows[0][key], (list, dict))]
             lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-            lines += ["| " + " | ".join(cell(row.get(key, "")) for key in columns) + " |" for row in rows]
-        elif isinstance(values, dict):
-            lines += ["| | |", "|---|---|"] + [f"| {path} | {value:.4g} |" for path, value in leaves(values)]
-        else:
-            lines += ["```", str(values).strip(), "```"]
-        lines.append("")
-    if results.get("left_out"):
-        lines += ["Left out: " + ", ".join(results["left_out"]) + "."]
+            lines += ["| " + " | ".join(cell(row.get(key, "")) for key in columns) + " |" for row in rows] + [""]
+        others = list(leaves({key: value for key, value in values.items() if key != "rows"}))
+        if others:
+            lines += ["| | |", "|---|---|"] + [f"| {path} | {value:.4g} |" for path, value in others] + [""]
+        lines += [f"{values[key].strip()}\n" for key in ("table", "documents", "measured") if key in values]
+    if results["left_out"]:
+        lines += ["Left out: " + "; ".join(results["left_out"]) + "."]
     return "\n".join(lines) + "\n"

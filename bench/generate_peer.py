@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""How fast transformers generates with the same GPT, for bench/run.py: one process, one JSON line.
+"""How fast transformers generates with the same GPT, for bench/run.py: one process, a JSON line of all figures so far after
+each.
 
     bench/generate_peer.py --type bf16 --threads 2 --context 512
 
@@ -58,11 +59,12 @@ def main():
     torch.manual_seed(1)
     config = GPT2Config(vocab_size=50304, n_positions=2048, n_embd=768, n_layer=12, n_head=12)
     model = GPT2LMHeadModel(config).eval().to(torch.bfloat16 if arguments.type == "bf16" else torch.float32)
-    result = {"one_tokens_per_s": 1 / decode(model, 1, arguments.context),
-              "sixteen_tokens_per_s": 16 / decode(model, 16, arguments.context)}
-    for length in (512, 2000):
-        result[f"prompt_{length}_tokens_per_s"] = length / read_prompt(model, length)
-    print(json.dumps(result))
+    measures = {"one": lambda: 1 / decode(model, 1, arguments.context), "sixteen": lambda: 16 / decode(model, 16, arguments.context),
+                "prompt_512": lambda: 512 / read_prompt(model, 512), "prompt_2000": lambda: 2000 / read_prompt(model, 2000)}
+    result = {}
+    for name, measure in measures.items():
+        result[f"{name}_tokens_per_s"] = measure()
+        print(json.dumps(result), flush=True)
 
 
 main()

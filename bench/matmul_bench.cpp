@@ -1,6 +1,7 @@
 // GFLOP/s of the three products of a linear layer, ours against ATen's, alternating, best and median of repeats.
 //
-//   OMP_NUM_THREADS=2 matmul_bench [repeats [n [fp32]]]     the shapes of layers, or only n x n x n if n is not 0
+//   OMP_NUM_THREADS=2 matmul_bench [REPEATS [bf16|fp32 [TOKENSxINPUTSxOUTPUTS...]]]     GPT-2 small's layers if none is
+//   given
 //
 // For the weight gradient in bf16 ATen rounds to bf16 (at::mm), then adds to the fp32 accumulator, which is what
 // PyTorch's users do; ours accumulates in fp32 directly. fp32: GPT-2 small's output layer as well, without its loss.
@@ -85,11 +86,14 @@ int main(int argc, char** argv) {
   espalier::tensor::install_cpu_allocator();
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 7;
   std::printf("%d threads, %s; GFLOP/s\n", at::get_num_threads(), cpu_isa_name(espalier::cpu_isa()));
-  const at::ScalarType type = argc > 3 && std::string(argv[3]) == "fp32" ? at::kFloat : at::kBFloat16;
-  if (const int64_t n = argc > 2 ? std::atoll(argv[2]) : 0; n != 0) {
-    measure(n, n, n, repeats, type);
-    return 0;
+  const at::ScalarType type = argc > 2 && std::string(argv[2]) == "fp32" ? at::kFloat : at::kBFloat16;
+  for (int i = 3; i < argc; ++i) {
+    int64_t tokens = 0, inputs = 0, outputs = 0;
+    if (std::sscanf(argv[i], "%ldx%ldx%ld", &tokens, &inputs, &outputs) != 3)
+      return std::fprintf(stderr, "matmul_bench: '%s' is not TOKENSxINPUTSxOUTPUTS\n", argv[i]), 2;
+    measure(tokens, inputs, outputs, repeats, type);
   }
+  if (argc > 3) return 0;
   for (const int64_t tokens : {1024, 4096}) {
     measure(tokens, 768, 2304, repeats, type);
     measure(tokens, 768, 768, repeats, type);
