@@ -27,6 +27,7 @@ import tiktoken  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 
 try:
+    import awkward
     import gigatoken
 except ImportError:
     gigatoken = None
@@ -59,20 +60,20 @@ def new_tiktoken(pattern, description):
     table, special = byte_of_char(), {token["content"] for token in description["added_tokens"]} | {"<|endoftext|>"}
     ranks = {bytes(table[letter] for letter in piece): number for piece, number in description["model"]["vocab"].items()
              if piece not in special}
-    encode = tiktoken.Encoding("peer", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}).encode_ordinary
-    return lambda texts: sum(len(encode(text)) for text in texts)
+    return one_by_one(tiktoken.Encoding("peer", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}).encode_ordinary)
 
 
 def one_by_one(encode):
-    return lambda texts: sum(len(encode(text)) for text in texts)
+    return lambda texts: [len(encode(text)) for text in texts]
 
 
 def in_a_batch(tokenizer):
-    return lambda texts: sum(map(len, tokenizer.encode_batch(texts)))
+    return tokenizer.encode_batch
 
 
 def peers_of(path):
-    """{name: (function that makes a new encoder, which takes texts and gives the number of ids; whether it is slow)}."""
+    """{name: (function that makes a new encoder, which takes texts and gives the number of ids of each, or an array of the ids of
+    each; whether it is slow)}."""
     if path.suffix == ".model":
         peers = {"sentencepiece": (
             lambda: one_by_one(sentencepiece.SentencePieceProcessor(model_file=str(path)).encode), True)}
@@ -99,10 +100,11 @@ def megabytes(texts):
 
 
 def run_peer(new, texts):
-    count_ids = new()
+    encode = new()
     start = time.process_time()
-    count = count_ids(texts)
-    return megabytes(texts) / (time.process_time() - start), count
+    ids = encode(texts)
+    seconds = time.process_time() - start
+    return megabytes(texts) / seconds, sum(ids) if isinstance(ids, list) else awkward.count(ids)
 
 
 def run_espalier(program, tokenizer, file):
@@ -155,7 +157,7 @@ def main():
             except (ValueError, RuntimeError, NotImplementedError) as error:
                 if name != "gigatoken":
                     raise
-                notes[name] = f"refuses it: {error}"
+                notes[name] = f"refuses it: {str(error).splitlines()[0]}"
                 continue
             if count != wanted[slow] and name != "gigatoken":
                 sys.exit(f"{name} gives {count} ids, espalier {wanted[slow]}")

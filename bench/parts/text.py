@@ -42,7 +42,8 @@ def mixed_text(session, megabytes):
 
 
 def learned_vocabulary(session, name, rule, size):
-    text = mixed_text(session, session.arguments.megabytes or MIXED_MB)
+    megabytes = session.arguments.megabytes or MIXED_MB
+    text = mixed_text(session, megabytes)
 
     def make(path):
         folder = pathlib.Path(session.work) / name
@@ -50,7 +51,7 @@ def learned_vocabulary(session, name, rule, size):
                      "--output", folder])
         shutil.copy(folder / "tokenizer.json", path)
 
-    return kept(session, f"{name}.json", make)
+    return kept(session, f"{name}-of-{megabytes}.json", make)
 
 
 TRAIN_SENTENCEPIECE = """
@@ -63,14 +64,15 @@ sentencepiece.SentencePieceTrainer.train(
 
 
 def sentencepiece_model(session):
-    text = mixed_text(session, session.arguments.megabytes or MIXED_MB)
+    megabytes = session.arguments.megabytes or MIXED_MB
+    text = mixed_text(session, megabytes)
 
     def make(path):
         session.run([sys.executable, "-c", TRAIN_SENTENCEPIECE, text, path, SENTENCEPIECE_PIECES])
         path.with_name(path.name + ".model").rename(path)
         path.with_name(path.name + ".vocab").unlink()
 
-    return kept(session, f"sentencepiece-{SENTENCEPIECE_PIECES}.model", make)
+    return kept(session, f"sentencepiece-{SENTENCEPIECE_PIECES}-of-{megabytes}.model", make)
 
 
 def gigatoken(session, part):
