@@ -1,4 +1,5 @@
 """Result files of bench/run.py: two side by side, one added to another, and tables as Markdown."""
+import statistics
 
 # What is not a measurement, or is the raw material of one.
 SKIPPED = {"date", "commit", "load_before", "threads", "rounds", "machine", "left_out"}
@@ -43,8 +44,20 @@ def compare(old, new):
     return lines
 
 
-def merged(old, new):
-    """What `new` measured, and of `old` the parts and rows that it did not."""
+def joined(old, new):
+    """A row of all rounds of two, where it has the seconds of its steps."""
+    if "seconds_per_step" not in old or not isinstance(new.get("seconds_per_step"), list):
+        return new
+    seconds = old["seconds_per_step"] + new["seconds_per_step"]
+    speed = statistics.median(new["seconds_per_step"]) / statistics.median(seconds)
+    return new | {"seconds_per_step": seconds, "seconds_of_steps": old["seconds_of_steps"] + new["seconds_of_steps"],
+                  "tokens_per_s": new["tokens_per_s"] * speed, "model_tflops": new["model_tflops"] * speed,
+                  "spread": max(seconds) / min(seconds) - 1}
+
+
+def merged(old, new, join=False):
+    """What `new` measured, and of `old` the parts and rows that it did not. `join`: rows of training that both have get the rounds of
+    both."""
     if not old:
         return new
     parts = dict(old["parts"])
@@ -52,6 +65,9 @@ def merged(old, new):
         kept = parts.get(name, {})
         if isinstance(part.get("rows"), list):
             measured = {name_of(row) for row in part["rows"]}
+            if join:
+                earlier = {name_of(row): row for row in kept.get("rows", [])}
+                part = part | {"rows": [joined(earlier.get(name_of(row), {}), row) for row in part["rows"]]}
             part = kept | part | {"rows": [row for row in kept.get("rows", []) if name_of(row) not in measured] + part["rows"]}
             part |= {"models": kept["models"] | part["models"]} if "models" in part and "models" in kept else {}
         parts[name] = part

@@ -13,7 +13,9 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -68,7 +70,9 @@ def parse_arguments():
     parser.add_argument("--markdown", metavar="FILE", help="the tables as Markdown as well")
     parser.add_argument("--compare", metavar="OLD.json", help="an earlier result: then, now and the ratio of each figure")
     parser.add_argument("--output", default=str(ROOT / "build" / "bench.json"), help="where the results go as JSON")
-    parser.add_argument("--add", action="store_true", help="keep what --output holds already")
+    parser.add_argument("--add", action="store_true", help="keep what --output holds already of parts and rows that are not measured now")
+    parser.add_argument("--more-rounds", action="store_true",
+                        help="--add, and rows of training that are measured now get the rounds that they had as well")
     arguments = parser.parse_args()
     arguments.shapes = arguments.shapes or (["gpt2"] if arguments.quick else list(SHAPES))
     arguments.lengths = arguments.lengths or (QUICK_LENGTHS if arguments.quick else None)
@@ -110,9 +114,11 @@ def measure(session, results, finished):
         part = {"measured": ", ".join(f"{key} {value}" for key, value in machine_facts(arguments).items())}
         try:
             call(name, "", session, part)
+            complete = True
         except OutOfTime:
             results["left_out"].append(f"{name}, what of it was not measured when its time was over")
-        if part.get("rows") or len(part) > 1 and name not in " ".join(results["left_out"]):
+            complete = False
+        if complete or part.get("rows"):
             results["parts"][name] = part
         finished()
 
@@ -131,7 +137,9 @@ def main():
     arguments = parse_arguments()
     output = pathlib.Path(arguments.output)
     old = json.loads(pathlib.Path(arguments.compare).read_text()) if arguments.compare else None
-    earlier = json.loads(output.read_text()) if arguments.add and output.exists() else None
+    earlier = json.loads(output.read_text()) if (arguments.add or arguments.more_rounds) and output.exists() else None
+    # So that no process is left behind when this one is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("scripts/bench: ended by SIGTERM"))
     session = Session(arguments)
     results = {"machine": machine_facts(arguments), "parts": {}, "left_out": []}
     if results["machine"]["load_before"] > 0.5:
@@ -139,14 +147,14 @@ def main():
 
     def write():
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(merged(earlier, results), indent=1) + "\n")
+        output.write_text(json.dumps(merged(earlier, results, arguments.more_rounds), indent=1) + "\n")
 
     with tempfile.TemporaryDirectory() as session.work:
         measure(session, results, write)
-    if arguments.quick:
+    if arguments.quick and not arguments.only:
         results["left_out"].append("peers that compile, lengths above 256, other models than the first, more than one round")
-    results = merged(earlier, results)
     write()
+    results = merged(earlier, results, arguments.more_rounds)
     if arguments.markdown:
         pathlib.Path(arguments.markdown).write_text(markdown(results))
     print_table(results)

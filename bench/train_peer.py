@@ -7,7 +7,7 @@ The models of shapes.py as most people write them: tied embedding, F.scaled_dot_
 queries by enable_gqa), no dropout, fused AdamW with two groups, clipping by the global norm; bf16 is autocast over fp32 weights.
 "compiled" is torch.compile of model and loss. Prints {"parameters"} when the model is there, {"step", "seconds", "loss"} after each
 step, {"saved"} with the seconds of each torch.save, and {"round"} at the end of --steps steps. With --wait each line of the
-standard input begins a round of steps; the caller measures memory.
+standard input begins a round of so many steps; the caller measures memory.
 """
 import argparse
 import json
@@ -157,7 +157,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save", metavar="FILE", help="torch.save of model and optimizer, with --save-interval")
     parser.add_argument("--save-interval", type=int, default=1)
-    parser.add_argument("--wait", action="store_true", help="a round of steps for each line of the standard input")
+    parser.add_argument("--wait", action="store_true", help="rounds of as many steps as each line of the standard input says")
     parser.add_argument("--simd-bits", type=int, help="of the code that torch.compile generates")
     parser.add_argument("--profile", action="store_true", help="where one more step spends its time, on stderr")
     return parser.parse_args()
@@ -181,8 +181,8 @@ def main():
         tokens = torch.randint(LARGEST_ID, (arguments.micro_batch, arguments.length + 1))
         return step(loss_of, model, optimizer, tokens, arguments.precision)
 
-    for _ in sys.stdin if arguments.wait else [None]:
-        for number in range(1, arguments.steps + 1):
+    for steps in sys.stdin if arguments.wait else [arguments.steps]:
+        for number in range(1, int(steps) + 1):
             start = time.perf_counter()
             loss = take_step()
             say(step=number, seconds=time.perf_counter() - start, loss=loss)

@@ -32,20 +32,20 @@ def variables(level):
 
 
 def isa(session, part):
-    part |= {"micro_batch": MICRO_BATCH, "length": LENGTH, "rows": []}
+    part |= {"micro_batch": MICRO_BATCH, "rows": []}
     shape = shape_of(session.shapes[0], session.arguments.layers)
     for level in levels_here()[:-1]:  # the highest is that of `training`
         if session.arguments.levels and level not in session.arguments.levels:
             continue
         for precision in ("fp32", "bf16"):
             if session.wanted(precision):
-                part["rows"] += [{"model": shape.name, "level": level, "precision": precision} | row for row in compare_trainers(
-                    session, f"isa: {level}, {shape.name}, {precision}", shape, precision, LENGTH, STEPS, PEERS,
-                    variables(level), ["--simd-bits", LEVELS[level][2]])]
+                key = {"model": shape.name, "level": level, "precision": precision, "length": LENGTH}
+                compare_trainers(session, f"isa: {level}, {shape.name}, {precision}", key, part["rows"], shape, STEPS, PEERS,
+                                 variables(level), ["--simd-bits", LEVELS[level][2]])
 
 
 def print_isa(part, limits):
-    print(f"\nlower instruction sets, {part['micro_batch']} x {part['length']} tokens a step, PyTorch held to the same")
+    print(f"\nlower instruction sets, {part['micro_batch']} x {LENGTH} tokens a step, PyTorch held to the same")
     peaks, names = limits.get("register_gflops", {}), []
     for level, (*_, own) in LEVELS.items():
         names += own

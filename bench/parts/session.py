@@ -130,21 +130,23 @@ class Session:
         return precision in arguments.precisions and (not length or not arguments.lengths or length in arguments.lengths)
 
 
-def alternate(session, what, ways):
+def alternate(session, what, ways, results=None, rounds=None):
     """Rounds in which each of `ways`, {name: function}, is called once, every second round in the opposite order: a drift of the
-    machine meets all alike. {name: its results}; a function that gives None is not called again."""
-    results, slow = {name: [] for name in ways}, set()
-    for number in range(session.rounds):
+    machine meets all alike. {name: its results}, which `results` holds even if the time ends before the last round. A function that
+    gives None is not called again, and None are its results."""
+    rounds, results = rounds or session.rounds, {} if results is None else results
+    results |= {name: [] for name in ways}
+    for number in range(rounds):
         for name in reversed(ways) if number % 2 else ways:
-            if name in slow:
+            if results[name] is None:
                 continue
-            session.say(f"{what}, round {number + 1} of {session.rounds}, {name}")
+            session.say(f"{what}, round {number + 1} of {rounds}, {name}")
             if (result := ways[name]()) is None:
                 session.say(f"{name} takes more than {session.peer_step_seconds} s for a step: not waited for")
-                slow.add(name)
+                results[name] = None
             else:
                 results[name].append(result)
-    return {name: found for name, found in results.items() if name not in slow} | {name: None for name in slow}
+    return results
 
 
 def median(values):

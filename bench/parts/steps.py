@@ -122,8 +122,8 @@ def long_steps(session, shape, length):
     flags[at + 1] = LONG_TOKENS // length
     folder = pathlib.Path(session.work) / "profile"
     folder.mkdir(exist_ok=True)
-    train_espalier(session, [*flags, "--profile-step-start", 1, "--profile-step-end", 3], 3, folder=folder)
-    table = json.loads((folder / "logs/profile_step_3.json").read_text())
+    train_espalier(session, [*flags, "--profile-step-start", 1, "--profile-step-end", 2], 2, folder=folder)
+    table = json.loads((folder / "logs/profile_step_2.json").read_text())
     return table["seconds_per_step"], table["kinds"].get("attention", 0.0)
 
 
@@ -150,7 +150,7 @@ def print_positions(part, _):
               f"{row['of_shortest']:>17.3f}")
 
 
-SAVE_STEPS, SAVE_INTERVAL = 6, 3
+SAVE_STEPS, SAVE_INTERVAL, MEMORY_ROUNDS = 4, 2, 2  # memory hardly varies
 # Bytes for each parameter, of weights, gradients and the optimizer's state: fp32 masters and bf16 weights on our side in bf16.
 STATE_BYTES = {("espalier", "bf16"): 18, ("espalier", "fp32"): 16, ("PyTorch eager", "bf16"): 16, ("PyTorch eager", "fp32"): 16}
 
@@ -186,7 +186,7 @@ def measure_memory(session, part, shape, precision, length):
     found = alternate(session, f"memory: {shape.name}, {precision}, {length} tokens, saving", {
         "espalier": lambda: train_espalier(session, saving_flags(session, shape, precision, length, folder, SAVE_INTERVAL),
                                            SAVE_STEPS).peak_mib,
-        "PyTorch eager": theirs})
+        "PyTorch eager": theirs}, rounds=min(session.rounds, MEMORY_ROUNDS))
     shutil.rmtree(folder, ignore_errors=True)
     parameters = shape.parameters(1024)
     for name, peaks in found.items():

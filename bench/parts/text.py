@@ -163,7 +163,8 @@ def vocabulary(session, part):
                           RAYON_NUM_THREADS=str(session.threads))
         return run.seconds, run.cpu_seconds, run.peak_mib
 
-    found = alternate(session, f"vocabulary: {megabytes} MB, {size} pieces", {"espalier": ours, "tokenizers": theirs})
+    found = alternate(session, f"vocabulary: {megabytes} MB, {size} pieces", {"espalier": ours, "tokenizers": theirs},
+                      rounds=session.arguments.rounds or 1)  # minutes each
     pieces = [json.loads(file.read_text())["model"]["vocab"] for file in (folder / "tokenizer.json", peer)]
     if pieces[0] != pieces[1]:
         sys.exit("scripts/bench: espalier and tokenizers learned different vocabularies")

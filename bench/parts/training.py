@@ -14,8 +14,9 @@ from parts.session import BIN, ROOT, START_SECONDS, alternate, median, spread
 from shapes import shape_of
 
 MICRO_BATCH, POSITIONS = 4, 1024
-# (length, steps of a round); the first WARM_UP steps of a process do not count.
-LENGTHS = {256: 6, 1024: 4}
+# {length: steps of a round}; the first WARM_UP steps of a process do not count, nor does the first of each later round of one that
+# goes on.
+LENGTHS = {256: 4, 1024: 3}
 WARM_UP = 2
 LOSS_TOLERANCE = 0.03  # of the first steps' losses: both sides begin with other random numbers
 PEERS = {"PyTorch eager": "eager", "PyTorch compiled": "compiled"}
@@ -47,10 +48,14 @@ def training_flags(session, shape, precision, length, batch=MICRO_BATCH, process
 
 
 class Trained:
-    """One run of training: seconds and loss of each step, peak memory, parameters."""
+    """One run of training: seconds and loss of each step, peak memory, parameters, steps that do not count."""
 
-    def __init__(self, seconds, losses, peak_mib, parameters):
+    def __init__(self, seconds, losses, peak_mib, parameters, warm_up=WARM_UP):
         self.seconds, self.losses, self.peak_mib, self.parameters = seconds, losses, peak_mib, parameters
+        self.warm_up = warm_up
+
+    def step_seconds(self):
+        return statistics.median(self.seconds[self.warm_up:] or self.seconds[-1:])
 
 
 def train_espalier(session, flags, steps, launch=(), folder=None, **environment):
@@ -75,28 +80,30 @@ class Peer:
 
     def __init__(self, session, mode, shape, precision, length, steps, more=(), environment=None):
         self.session, self.mode, self.steps, self.process = session, mode, steps, None
+        self.kept = mode == "compiled"
         self.command = [sys.executable, ROOT / "bench/train_peer.py", "--wait", "--mode", mode, "--precision", precision,
                         "--model", shape.name, "--layers", shape.layers, "--length", length, "--micro-batch", MICRO_BATCH,
-                        "--steps", steps, "--threads", session.threads, *more]
+                        "--steps", 0, "--threads", session.threads, *more]
         self.environment = environment or {}
 
     def __call__(self):
         """A round; None if a step takes too long."""
-        compiles = self.mode == "compiled" and self.process is None
+        first = self.process is None
+        warm_up = WARM_UP if first else 1
         try:
-            if self.process is None:
+            if first:
                 self.process = self.session.start(self.command, **self.environment)
                 self.parameters = self.next(START_SECONDS)["parameters"]
-            self.process.send("\n")
-            lines = [self.next(START_SECONDS if compiles else self.session.peer_step_seconds)]
+            self.process.send(f"{self.steps - WARM_UP + warm_up}\n")
+            lines = [self.next(START_SECONDS if first and self.kept else self.session.peer_step_seconds)]
             while "round" not in lines[-1]:
                 lines.append(self.next(self.session.peer_step_seconds))
         except TimeoutError:
             self.process = None
             return None
-        peak = 0.0 if self.mode == "compiled" else self.close()
+        peak = 0.0 if self.kept else self.close()
         steps = [line for line in lines if "step" in line]
-        return Trained([line["seconds"] for line in steps], [line["loss"] for line in steps], peak, self.parameters)
+        return Trained([line["seconds"] for line in steps], [line["loss"] for line in steps], peak, self.parameters, warm_up)
 
     def next(self, limit):
         if (line := self.process.line(limit)) is None:
@@ -123,33 +130,34 @@ def check_same_work(name, ours, theirs):
             sys.exit(f"scripts/bench: the losses of step {step + 1} differ: {mine:.4f}, and {other:.4f} of {name}")
 
 
-def compare_trainers(session, what, shape, precision, length, steps, peers, environment=None, more=()):
-    """Rows of espalier and the peers, in alternating rounds. `environment`: {"espalier" or "PyTorch": variables}."""
-    environment = environment or {}
+def compare_trainers(session, what, key, rows, shape, steps, peers, environment=None, more=()):
+    """Adds rows of espalier and the peers, in alternating rounds, to `rows`; when the time is over those that have a round.
+
+    `key`: what the rows are of, precision and length among it. `environment`: {"espalier" or "PyTorch": variables}."""
+    environment, precision, length = environment or {}, key["precision"], key["length"]
     flags = training_flags(session, shape, precision, length)
     ways = {"espalier": lambda: train_espalier(session, flags, steps, **environment.get("espalier", {}))}
     running = {name: Peer(session, mode, shape, precision, length, steps, more, environment.get("PyTorch"))
                for name, mode in peers.items()}
+    results, late = {}, {}
     try:
-        results = alternate(session, what, ways | running)
+        alternate(session, what, ways | running, results)
         late = {name: peer.close() for name, peer in running.items()}
     finally:
         for peer in running.values():
             if peer.process:
                 peer.process.kill()
-    return [row_of(name, results, shape, length, late) for name in ways | running]
+                late[next(name for name, one in running.items() if one is peer)] = peer.process.peak_mib
+        rows += [key | row_of(name, results, shape, length, late) for name in ways | running if results.get(name, []) != []]
 
 
 def row_of(name, results, shape, length, late):
     rounds = results[name]
     if rounds is None:
         return {"peer": name, "tokens_per_s": 0.0, "model_tflops": 0.0, "peak_mib": 0.0, "spread": 0.0}
-    if name != "espalier":
+    if name != "espalier" and results.get("espalier"):
         check_same_work(name, results["espalier"][0], rounds[0])
-    # A process that was kept has warmed up in its first round.
-    kept = late.get(name, 0.0) > 0
-    seconds = [statistics.median(run.seconds[1 if kept and number else WARM_UP:] or run.seconds[-1:])
-               for number, run in enumerate(rounds)]
+    seconds = [run.step_seconds() for run in rounds]
     rate = MICRO_BATCH * length / median(seconds)
     return {"peer": name, "tokens_per_s": rate, "model_tflops": rate * shape.flops_per_token(length) / 1e12,
             "peak_mib": late.get(name) or median([run.peak_mib for run in rounds]), "spread": spread(seconds),
@@ -168,9 +176,8 @@ def training(session, part):
                     continue
                 key = {"model": name, "precision": precision, "length": length}
                 what = f"training: {name}, {precision}, {length} tokens"
-                part["rows"] += [key | row for row in compare_trainers(
-                    session, what, shape, precision, length, 3 if session.quick else steps, peers)]
-        part.setdefault("models", {})[name] = shape.note
+                part.setdefault("models", {})[name] = shape.note
+                compare_trainers(session, what, key, part["rows"], shape, 3 if session.quick else steps, peers)
 
 
 def print_rows(rows, limits, of):
