@@ -30,7 +30,7 @@ PARTS = {"machine": machine, "matmul": machine, "training": training, "profile":
          "data": text, "order": text, "checkpoint": checkpoints, "convert": checkpoints, "serving": serving, "parallel": parallel,
          "pipeline": parallel, "replicas": parallel, "options": optional, "curate": optional}
 # Parts of --quick, the most telling first, and the seconds that each may take.
-QUICK = {"machine": 15, "training": 60, "start": 20, "encode": 10, "serving": 40, "checkpoint": 10, "preprocess": 10}
+QUICK = {"machine": 15, "training": 70, "start": 15, "encode": 10, "serving": 40, "checkpoint": 10, "preprocess": 10}
 QUICK_SECONDS = 170  # the tables take a while as well
 QUICK_LENGTHS = [256]
 

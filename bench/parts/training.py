@@ -177,7 +177,7 @@ def training(session, part):
                 key = {"model": name, "precision": precision, "length": length}
                 what = f"training: {name}, {precision}, {length} tokens"
                 part.setdefault("models", {})[name] = shape.note
-                compare_trainers(session, what, key, part["rows"], shape, 3 if session.quick else steps, peers)
+                compare_trainers(session, what, key, part["rows"], shape, 2 if session.quick else steps, peers)
 
 
 def print_rows(rows, limits, of):
