@@ -133,11 +133,18 @@ def print_table(results):
         print(f"\nleft out: {'; '.join(results['left_out'])}")
 
 
+def read_results(file):
+    results = json.loads(pathlib.Path(file).read_text())
+    if "parts" not in results:
+        sys.exit(f"scripts/bench: {file} is of an earlier scripts/bench, which wrote its parts without \"parts\" around them")
+    return results
+
+
 def main():
     arguments = parse_arguments()
     output = pathlib.Path(arguments.output)
-    old = json.loads(pathlib.Path(arguments.compare).read_text()) if arguments.compare else None
-    earlier = json.loads(output.read_text()) if (arguments.add or arguments.more_rounds) and output.exists() else None
+    old = read_results(arguments.compare) if arguments.compare else None
+    earlier = read_results(output) if (arguments.add or arguments.more_rounds) and output.exists() else None
     # So that no process is left behind when this one is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("scripts/bench: ended by SIGTERM"))
     session = Session(arguments)
