@@ -1,7 +1,7 @@
 """Writes text in ten scripts, for tokenizers: mixed_text.py FILE.jsonl MEGABYTES
 
 Every document is in one script: words of made-up lexicons (100,000 words of letters that are drawn unevenly, their frequencies
-by Zipf's law), numbers and punctuation among them; Chinese and Japanese without blanks. The same bytes on every machine.
+by Zipf's law), numbers and punctuation among them; Chinese and Thai without blanks. The same bytes on every machine.
 """
 import json
 import sys
