@@ -1,7 +1,7 @@
 // How fast Megatron's order of the samples is built and kept: order_bench SIZES SEQUENCE_LENGTH EPOCHS FOLDER
 //
-// SIZES holds the tokens of each document as int32 values, one after the other. Prints one JSON object: samples, and the
-// seconds from the sizes to the three arrays in FOLDER, as order_peer.py measures upstream's.
+// SIZES holds the tokens of each document as int32 values, one after the other. Prints one JSON object: samples, and
+// the seconds from the sizes to the three arrays in FOLDER, as order_peer.py measures upstream's.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -37,7 +37,8 @@ void run(const char* path, int64_t sequence_length, double epochs, const char* f
       .seed = 1234,
       .name = "order_bench"};
   const auto start = std::chrono::steady_clock::now();
-  const data::SampleIndex index = data::SampleIndexCache(folder).load_or_build(std::span<const int32_t>(sizes), request);
+  const data::SampleIndex index =
+      data::SampleIndexCache(folder).load_or_build(std::span<const int32_t>(sizes), request);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("{\"samples\": %ld, \"seconds\": %.4f}\n", static_cast<long>(index.size()), seconds);
 }
