@@ -38,7 +38,8 @@ std::string indented(const std::string& text, const std::string& indent) {
 std::string traceback(const Failure& failure) {
   if (!failure.message.empty()) return indented(failure.message, "    ");
   if (failure.signal != 0)
-    return concat("Signal ", failure.signal, " (", signal_name(failure.signal), ") received by PID ", failure.pid);
+    return concat("Signal ", failure.signal, " (", signal_name(failure.signal), ") received by PID ", failure.pid,
+                  failure.lacked_memory ? ": the kernel ended it, as its control group was out of memory" : "");
   return "the rank left no message; what it printed tells more";
 }
 
@@ -73,7 +74,8 @@ std::string to_json(const std::vector<Failure>& failures) {
                     {"last_lines", failure.last_lines},
                     {"phase", failure.phase},
                     {"step", failure.step},
-                    {"lost_machine", failure.lost_machine}});
+                    {"lost_machine", failure.lost_machine},
+                    {"lacked_memory", failure.lacked_memory}});
   return list.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -94,6 +96,7 @@ std::vector<Failure> failures_from_json(const std::string& text) {
     entry.at("phase").get_to(failure.phase);
     entry.at("step").get_to(failure.step);
     entry.at("lost_machine").get_to(failure.lost_machine);
+    entry.at("lacked_memory").get_to(failure.lacked_memory);
     failures.push_back(std::move(failure));
   }
   return failures;
@@ -107,7 +110,9 @@ void sort_by_cause(std::vector<Failure>& failures) {
 }
 
 std::string describe(const Failure& failure) {
-  if (failure.signal != 0) return concat("signal ", failure.signal, ", ", signal_name(failure.signal));
+  if (failure.signal != 0)
+    return concat("signal ", failure.signal, ", ", signal_name(failure.signal),
+                  failure.lacked_memory ? ": out of memory, as the kernel says of this control group" : "");
   return concat("exit code ", failure.exit_code, failure.message.empty() ? "" : ": " + failure.message);
 }
 

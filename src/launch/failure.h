@@ -11,15 +11,16 @@ struct Failure {
   int64_t rank = 0, local_rank = 0;
   std::string host;
   int64_t pid = 0;
-  int exit_code = 0;          // of a rank that ended by itself
-  int signal = 0;             // that ended it; 0 if it ended by itself
-  double time = 0;            // seconds since 1970, when it failed
-  std::string error_file;     // empty if it left none
-  std::string message;        // from that file
-  std::string last_lines;     // of its stderr, where that went to a file only
-  std::string phase;          // in which it was, by its own word; empty if it says nothing of the kind
-  int64_t step = 0;           // that was under way; 0 before the first
-  bool lost_machine = false;  // its launcher went away
+  int exit_code = 0;           // of a rank that ended by itself
+  int signal = 0;              // that ended it; 0 if it ended by itself
+  double time = 0;             // seconds since 1970, when it failed
+  std::string error_file;      // empty if it left none
+  std::string message;         // from that file
+  std::string last_lines;      // of its stderr, where that went to a file only
+  std::string phase;           // in which it was, by its own word; empty if it says nothing of the kind
+  int64_t step = 0;            // that was under way; 0 before the first
+  bool lost_machine = false;   // its launcher went away
+  bool lacked_memory = false;  // as the kernel says
 };
 
 // Nodes tell each other in this form.
@@ -33,7 +34,7 @@ void sort_by_cause(std::vector<Failure>& failures);
 // What the launcher returns for it: the rank's own code, 128 + signal for a signal.
 int exit_code_of(const Failure& failure);
 
-// "signal 9, SIGKILL" or "exit code 1: " and its message.
+// "signal 9, SIGKILL", with what the kernel says of it, or "exit code 1: " and its message.
 std::string describe(const Failure& failure);
 
 // "2026-01-31_17:27:38"

@@ -23,6 +23,7 @@
 #include "launch/error_file.h"
 #include "launch/internal/host.h"
 #include "launch/internal/number.h"
+#include "launch/internal/oom_kills.h"
 #include "launch/internal/process_state.h"
 #include "launch/internal/socket.h"
 #include "launch/output.h"
@@ -110,6 +111,7 @@ struct Child {
 }  // namespace
 
 WorkerGroup::WorkerGroup(std::vector<Worker> workers) : workers_(std::move(workers)), processes_(workers_.size()) {
+  num_oom_kills_ = internal::num_oom_kills();
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a rank leaves running stays in reach
   try {
     for (size_t index = 0; index < workers_.size(); ++index) start(index);
@@ -183,6 +185,10 @@ void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
   failure.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   failure.time = seconds_since_epoch();
   failure.message = processes_[index].hung;
+  if (failure.signal == SIGKILL && failure.message.empty() && !stopping_) {
+    const int64_t before = std::exchange(num_oom_kills_, internal::num_oom_kills());
+    failure.lacked_memory = num_oom_kills_ > before;
+  }
   if (const Sight sight = worker.sight ? worker.sight() : Sight{}; sight.is_open)
     failure.phase = to_string(sight.phase), failure.step = sight.step;
   if (const auto error = read_error_file(worker.error_file)) {

@@ -96,6 +96,7 @@ class WorkerGroup {
   std::vector<Failure> failures_;
   bool stopping_ = false;
   double stop_time_ = 0;
+  int64_t num_oom_kills_ = 0;  // so far
 };
 
 }  // namespace espalier::launch

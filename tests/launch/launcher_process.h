@@ -56,6 +56,7 @@ class LauncherProcess {
   }
   // Once it has ended; above 1000 by a signal.
   int exit_code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 1000 + WTERMSIG(status_); }
+  pid_t pid() const { return pid_; }
   void send(int signal) const { kill(pid_, signal); }
   std::string said() const { return read_file(log_); }
 

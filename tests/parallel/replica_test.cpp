@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -19,6 +20,7 @@
 #include "plan/layout.h"
 #include "store/step_reader.h"
 #include "tests/e2e/run_fixture.h"
+#include "tests/support/flipped_bit.h"
 #include "train/replica_check.h"
 
 namespace espalier::test {
@@ -51,6 +53,7 @@ struct Case {
   std::string expected;  // of the alert
   std::string flags = "";
   const config::Family* family = &families::gpt_family();
+  std::string gradient = "";  // of this parameter, a bit of which turns over after the sum
 };
 
 std::vector<Case> cases() {
@@ -161,6 +164,9 @@ class Replicas : public ::testing::Test {
       train::ReplicaCheck check(job, log);
       try {
         for (int64_t step = 1; step <= kNumSteps; ++step) {
+          std::optional<FlippedBit> flip;
+          if (step == kDamagedStep && !what.gradient.empty() && grid.rank == what.rank)
+            flip.emplace(what.gradient, tensor::Pass::kGradient, 1, 20);
           const report::StepReport report = job.trainer().step();
           if (step == kDamagedStep && what.damage && grid.rank == what.rank) what.damage(job);
           check.after_step(report);
@@ -223,6 +229,15 @@ TEST_F(Replicas, DamageStopsAllRanksUnsaved) {
 TEST_F(Replicas, DamageOfOtherFamiliesStopsAllRanksUnsaved) {
   int number = 0;
   for (const Case& what : cases_of_other_families()) expect_stopped(what, *folder_ / concat("other", ++number));
+}
+
+// Before the sum it would be in all replicas alike, where only a replay finds it (tests/e2e/bit_flip_test.cpp).
+TEST_F(Replicas, ABitOfAGradientAfterTheSumStopsAllRanksUnsaved) {
+  Case what = {"dp2", 1, {}, "rank 1 does not hold what rank 0 holds (no majority, rank 0 counts): "};
+  what.gradient = "layers.1.mlp.dense_h_to_4h.weight";
+  expect_stopped(what, *folder_ / "gradient2");
+  what.layout = "dp4", what.expected = "rank 1 does not hold what ranks 0, 2, 3 hold (majority): ";
+  expect_stopped(what, *folder_ / "gradient4");
 }
 
 TEST_F(Replicas, RepairedRunEndsWithTheBitsOfAnUndisturbedOne) {

@@ -1,4 +1,4 @@
-// A TCP proxy on 127.0.0.1 that delays what it passes on, and cuts all connections when it is told to.
+// A TCP proxy on 127.0.0.1 that delays what it passes on, doubles it, and cuts all connections when it is told to.
 #pragma once
 
 #include <netinet/in.h>
@@ -17,7 +17,18 @@ namespace espalier::test {
 
 class TcpProxy {
  public:
-  TcpProxy(int target_port, std::chrono::milliseconds delay) : target_port_(target_port), delay_(delay) {
+  struct Options {
+    int target_port = 0;  // 0: the first two bytes of each connection name it (planted_faults.cpp)
+    std::chrono::milliseconds delay{0};
+    // Each connection is made twice, with the same bytes; what the second one is answered goes nowhere.
+    bool doubles_connections = false;
+    // From this many bytes of a connection on, what comes from its client is passed on twice; -1: never.
+    int64_t doubles_data_after = -1;
+  };
+
+  TcpProxy(int target_port, std::chrono::milliseconds delay)
+      : TcpProxy(Options{.target_port = target_port, .delay = delay}) {}
+  explicit TcpProxy(const Options& options) : options_(options) {
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address = at(0);
     ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address);
@@ -40,6 +51,7 @@ class TcpProxy {
 
   int port() const { return port_; }
   int64_t num_connections() const { return num_connections_; }
+  int64_t num_doubled() const { return num_doubled_; }  // pieces of data
   // As a network that goes away: no connection lives on, and none is made.
   void cut() {
     is_cut_ = true;
@@ -61,22 +73,45 @@ class TcpProxy {
       if (::poll(&ready, 1, 50) <= 0) continue;
       const int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
       if (client < 0) continue;
-      const int target = connect_to_target();
-      if (target < 0) {
-        ::close(client);
-        continue;
-      }
-      ++num_connections_;
-      const std::lock_guard lock(mutex_);
-      sockets_.push_back(client), sockets_.push_back(target);
-      pumps_.emplace_back([=, this] { pump(client, target); });
-      pumps_.emplace_back([=, this] { pump(target, client); });
+      keep(client);
+      pumps_.emplace_back([=, this] { serve(client); });
     }
   }
+  void serve(int client) {
+    int port = options_.target_port;
+    if (port == 0) {
+      uint16_t named = 0;
+      if (::recv(client, &named, sizeof named, MSG_WAITALL) != sizeof named) named = 0;
+      port = ntohs(named);
+    }
+    const int target = connect_to(port), twin = options_.doubles_connections ? connect_to(port) : -1;
+    if (twin >= 0) keep(twin);
+    if (target < 0) {
+      ::shutdown(client, SHUT_RDWR);
+      return;
+    }
+    ++num_connections_;
+    keep(target);
+    std::thread back([=, this] { pump(target, client, -1, -1); });
+    std::thread swallow([twin] {
+      char buffer[4096];
+      while (twin >= 0 && ::read(twin, buffer, sizeof buffer) > 0) {
+      }
+    });
+    pump(client, target, twin, options_.doubles_data_after);
+    back.join();
+    if (twin >= 0) ::shutdown(twin, SHUT_RDWR);
+    swallow.join();
+  }
+  void keep(int socket) {
+    const std::lock_guard lock(mutex_);
+    sockets_.push_back(socket);
+    if (is_cut_) ::shutdown(socket, SHUT_RDWR);
+  }
   // Waits until somebody listens there; -1 once it is cut.
-  int connect_to_target() const {
-    const sockaddr_in address = at(target_port_);
-    while (!ends_ && !is_cut_) {
+  int connect_to(int port) const {
+    const sockaddr_in address = at(port);
+    while (!ends_ && !is_cut_ && port != 0) {
       const int target = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
       if (::connect(target, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return target;
       ::close(target);
@@ -84,24 +119,33 @@ class TcpProxy {
     }
     return -1;
   }
-  void pump(int from, int to) const {
+  static bool send_all(int to, const char* data, ssize_t size) {
+    for (ssize_t sent = 0; sent < size;) {
+      const ssize_t now = ::send(to, data + sent, static_cast<size_t>(size - sent), MSG_NOSIGNAL);
+      if (now <= 0) return false;
+      sent += now;
+    }
+    return true;
+  }
+  void pump(int from, int to, int twin, int64_t doubles_after) {
     char buffer[65536];
-    for (ssize_t got; (got = ::read(from, buffer, sizeof buffer)) > 0;) {
-      std::this_thread::sleep_for(delay_);
-      for (ssize_t sent = 0; sent < got;) {
-        const ssize_t now = ::send(to, buffer + sent, static_cast<size_t>(got - sent), MSG_NOSIGNAL);
-        if (now <= 0) return;
-        sent += now;
+    int64_t passed = 0;
+    for (ssize_t got; (got = ::read(from, buffer, sizeof buffer)) > 0; passed += got) {
+      std::this_thread::sleep_for(options_.delay);
+      if (!send_all(to, buffer, got)) return;
+      if (twin >= 0 && !send_all(twin, buffer, got)) twin = -1;
+      if (doubles_after >= 0 && passed >= doubles_after) {
+        ++num_doubled_;
+        if (!send_all(to, buffer, got)) return;
       }
     }
     ::shutdown(to, SHUT_WR);
   }
 
-  const int target_port_;
-  const std::chrono::milliseconds delay_;
+  const Options options_;
   int listener_ = -1, port_ = 0;
   std::atomic<bool> ends_{false}, is_cut_{false};
-  std::atomic<int64_t> num_connections_{0};
+  std::atomic<int64_t> num_connections_{0}, num_doubled_{0};
   std::mutex mutex_;
   std::vector<int> sockets_;
   std::vector<std::thread> pumps_;
