@@ -196,6 +196,11 @@ int launch_main(const Words& arguments) {
   std::optional<RunAlerts> alerts;
   if (!options->alert_command.empty())
     alerts.emplace(options->alert_command, save_folder_of(canonical_words(options->program), "--alert-command"));
+  std::optional<EndWatch> end;
+  if (program.command.front().ends_with("espalier-engine")) {
+    end.emplace(end_rules_of(canonical_words(options->program)));
+    program.reason_to_end = [&end](double seconds) { return end->reason(seconds); };
+  }
   if (!options->runs_other_program)
     program.on_incident = [&](const launch::Incident& incident) {
       if (!incident.run_folder.empty())

@@ -53,4 +53,11 @@ bool goes_on_where_it_stopped(const std::vector<std::string>& words) {
   return place(run->checkpoint.save) == place(run->checkpoint.load);
 }
 
+EndRules end_rules_of(const std::vector<std::string>& words) {
+  const std::optional<config::RunConfig> run = read_config(words);
+  if (!run) return {};
+  return {.kill_switch_path = run->training.kill_switch_path,
+          .exit_duration_in_mins = run->training.exit_duration_in_mins};
+}
+
 }  // namespace espalier

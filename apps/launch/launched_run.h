@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/launch/end_rules.h"
+
 namespace espalier {
 
 // The absolute folder of --save of `train FAMILY ...`, already checked, for `option` of the launcher ("--page"). A
@@ -12,6 +14,9 @@ std::string save_folder_of(const std::vector<std::string>& words, const std::str
 
 // Whether the run loads from where it saves: started again, it goes on. False of what trains nothing.
 bool goes_on_where_it_stopped(const std::vector<std::string>& words);
+
+// By which rules the run ends by itself; none of what trains nothing.
+EndRules end_rules_of(const std::vector<std::string>& words);
 
 // Whether the word is a command that `espalier launch` and the jobs of `espalier submit` can start as ranks.
 bool runs_as_ranks(const std::string& word);

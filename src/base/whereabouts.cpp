@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -17,16 +16,10 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/stretches.h"
 
 namespace espalier {
 namespace {
-
-constexpr int kNumBuckets = 48;  // stretch of at least 2^i microseconds
-
-struct Stretches {
-  std::atomic<uint32_t> count[kNumBuckets];
-  std::atomic<int64_t> longest_ns;
-};
 
 // One writer, one reader in another process. Numbers are read one by one: a look between two of them is off by one sign
 // of progress, which does not matter. Texts have a version that is odd while one is written.
@@ -82,10 +75,7 @@ void advance(Slot& slot) {
   const int64_t now = now_ns(), length = std::max<int64_t>(0, now - slot.since_ns.load(std::memory_order_relaxed));
   Stretches& stretches =
       slot.stretches[slot.phase.load(std::memory_order_relaxed)][slot.waiting.load(std::memory_order_relaxed)];
-  const int bucket = std::min(kNumBuckets - 1, static_cast<int>(std::bit_width(static_cast<uint64_t>(length) / 1000)));
-  stretches.count[bucket].fetch_add(1, std::memory_order_relaxed);
-  if (length > stretches.longest_ns.load(std::memory_order_relaxed))
-    stretches.longest_ns.store(length, std::memory_order_relaxed);
+  stretches.add(length);
   if (slot.waiting.load(std::memory_order_relaxed) == static_cast<int32_t>(Waiting::kPeers))
     slot.waited_ns.fetch_add(length, std::memory_order_relaxed);
   slot.since_ns.store(now, std::memory_order_relaxed);
@@ -255,16 +245,8 @@ Sight WhereaboutsBoard::sight(int64_t local_rank) const {
   sight.seconds_since = static_cast<double>(now_ns() - slot.since_ns) / 1e9;
   sight.waits_for = concat(read_text(slot, slot.operation), " of ", read_text(slot, slot.whom));
   sight.folder = read_text(slot, slot.folder);
-  const Stretches& stretches = slot.stretches[static_cast<int>(sight.phase)][static_cast<int>(sight.waiting)];
-  sight.longest = static_cast<double>(stretches.longest_ns) / 1e9;
-  for (const auto& count : stretches.count) sight.num_stretches += count;
-  int64_t longer = 0;
-  for (int bucket = kNumBuckets - 1; bucket >= 0; --bucket) {
-    longer += stretches.count[bucket];
-    if (longer * 100 < sight.num_stretches || longer == 0) continue;
-    sight.percentile_99 = static_cast<double>(uint64_t{1} << bucket) / 1e6;  // the bucket's upper end
-    break;
-  }
+  const StretchSummary known = slot.stretches[static_cast<int>(sight.phase)][static_cast<int>(sight.waiting)].summary();
+  sight.num_stretches = known.num, sight.percentile_99 = known.percentile_99, sight.longest = known.longest;
   return sight;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/whereabouts.h"
 #include "ckpt/dtype.h"
 #include "ckpt/internal/inventory.h"
 #include "ckpt/internal/shared_read.h"
@@ -142,6 +143,7 @@ void read_blocks(store::StepReader& reader, const std::vector<BlockToRead>& bloc
     for (int64_t index = begin; index < end; ++index) {
       try {
         read_block(reader, blocks[static_cast<size_t>(index)]);
+        note_progress();
       } catch (const UserError& error) {
         const std::lock_guard lock(mutex);
         problems.add(error.what());

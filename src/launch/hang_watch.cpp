@@ -7,14 +7,12 @@
 
 #include "base/format.h"
 #include "launch/internal/host.h"
-#include "launch/internal/process_state.h"
 #include "launch/internal/rank_list.h"
 
 namespace espalier::launch {
 namespace {
 
-constexpr double kBetweenLooks = 0.25, kAsleepElsewhere = 15, kDisk = 60, kAllWait = 30;
-constexpr int64_t kStretchesToKnow = 100;
+constexpr double kBetweenLooks = 0.25;
 // After a pause of the launcher itself (the machine was suspended) the ranks' time starts anew.
 constexpr double kOwnPause = 2;
 
@@ -22,19 +20,30 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Uses no processor time, in any of its threads. A rank that waits for a disk but copies what comes from it does.
+bool is_idle(const RankSight& rank, const HangRules& rules) {
+  return rank.seconds_without_cpu >= std::min(rules.shortest, 5.0);
+}
+
 // How long this rank may go without a sign of progress.
 double bound_of(const RankSight& rank, const HangRules& rules) {
   const Sight& sight = rank.sight;
   const double usual = 5 * sight.percentile_99, longest = 3 * sight.longest;
   if (rank.state == 'T') return std::max(rules.shortest, usual);
-  if (sight.waiting == Waiting::kPeers) return std::max({kAllWait, rules.shortest, usual, longest});
-  if (rank.state == 'D') return std::max({kDisk, rules.shortest, usual, longest});
-  const bool is_asleep = rank.seconds_without_cpu >= std::min(rules.shortest, 5.0);
-  if (!is_asleep)
-    return sight.num_stretches < kStretchesToKnow ? std::numeric_limits<double>::infinity()
-                                                  : std::max({kDisk, rules.shortest, usual, longest});
+  if (sight.waiting == Waiting::kPeers) return std::max({rules.all_wait, rules.shortest, usual, longest});
+  if (!is_idle(rank, rules))
+    return sight.num_stretches < rules.stretches_to_know ? std::numeric_limits<double>::infinity()
+                                                         : std::max({rules.busy, rules.shortest, usual, longest});
+  if (rank.state == 'D') return std::max({rules.disk, rules.shortest, usual, longest});
   const bool works = sight.phase == RunPhase::kTrain || sight.phase == RunPhase::kEvaluate;
-  return std::max({works ? 0 : kAsleepElsewhere, rules.shortest, usual});
+  return std::max({works ? 0 : rules.asleep_elsewhere, rules.shortest, usual});
+}
+
+// Of a run that was told to end, also before anything is known of a rank, and where all are stopped.
+bool is_late_at_end(const RankSight& rank, const HangRules& rules, std::optional<double> seconds_since_told) {
+  return seconds_since_told &&
+         std::min(rank.seconds_still, *seconds_since_told) >=
+             std::max({rules.bound_at_end(), 5 * rank.sight.percentile_99, 3 * rank.sight.longest});
 }
 
 const char* state_in_words(const RankSight& rank) {
@@ -90,25 +99,33 @@ std::vector<size_t> least_advanced(const std::vector<RankSight>& ranks) {
 
 }  // namespace
 
-std::optional<Hang> find_hang(const std::vector<RankSight>& ranks, const HangRules& rules) {
+std::optional<Hang> find_hang(const std::vector<RankSight>& ranks, const HangRules& rules,
+                              std::optional<double> seconds_since_told) {
   if (rules.shortest <= 0) return std::nullopt;
   Hang hang;
-  size_t num_running = 0, num_stopped = 0, num_waiting = 0, num_late = 0;
+  size_t num_running = 0, num_stopped = 0, num_waiting = 0, num_late = 0, num_late_at_end = 0;
   for (size_t at = 0; at < ranks.size(); ++at) {
     const RankSight& rank = ranks[at];
     if (rank.pid < 0) continue;
     ++num_running;
-    const bool is_late = rank.seconds_still >= bound_of(rank, rules);
-    num_stopped += rank.state == 'T';
-    if (rank.sight.waiting == Waiting::kPeers && rank.state != 'T') {
+    const bool is_stopped = rank.state == 'T', waits = rank.sight.waiting == Waiting::kPeers && !is_stopped;
+    const bool is_late_now = is_late_at_end(rank, rules, seconds_since_told) && !waits;
+    const bool is_late = is_late_now || rank.seconds_still >= bound_of(rank, rules);
+    num_stopped += is_stopped;
+    num_late_at_end += is_late_now;
+    if (waits) {
       ++num_waiting;
       num_late += is_late;
-    } else if (is_late && rank.sight.waiting != Waiting::kOthers) {
+    } else if (is_late && (is_stopped || rank.sight.waiting != Waiting::kOthers)) {
       hang.culprits.push_back(at);
     }
   }
-  hang.is_suspended = num_running > 0 && num_stopped == num_running && hang.culprits.size() == num_running;
-  if (num_stopped == num_running && !hang.is_suspended) return std::nullopt;  // soon all of them will be late
+  // Where some have ended already, the run is not suspended: those that are stopped keep it from its end.
+  const bool are_stopped = num_running == ranks.size() && num_stopped == num_running;
+  if (are_stopped && num_late_at_end < num_running) {
+    hang.is_suspended = hang.culprits.size() == num_running;
+    if (!hang.is_suspended) return std::nullopt;  // soon all of them will be late
+  }
   if (hang.culprits.empty() && rules.has_all_ranks && num_running > 1 && num_waiting == ranks.size() &&
       num_late == num_waiting)
     hang.culprits = least_advanced(ranks);
@@ -118,11 +135,17 @@ std::optional<Hang> find_hang(const std::vector<RankSight>& ranks, const HangRul
   return hang;
 }
 
-HangWatch::HangWatch(const WhereaboutsBoard& board, int64_t first_rank, const HangRules& rules)
-    : board_(board), first_rank_(first_rank), rules_(rules) {}
+HangSenses HangSenses::of(const WhereaboutsBoard& board) {
+  return {.now = now_seconds,
+          .sight = [&board](int64_t local_rank) { return board.sight(local_rank); },
+          .state = internal::state_of};
+}
 
-std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids) {
-  const double now = now_seconds();
+HangWatch::HangWatch(HangSenses senses, int64_t first_rank, const HangRules& rules)
+    : senses_(std::move(senses)), first_rank_(first_rank), rules_(rules) {}
+
+std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids, std::optional<double> seconds_since_told) {
+  const double now = senses_.now();
   if (rules_.shortest <= 0 || now - last_look_ < kBetweenLooks) return std::nullopt;
   if (last_look_ < 0 || now - last_look_ > kOwnPause) memories_.clear();
   last_look_ = now;
@@ -134,19 +157,19 @@ std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids) {
     rank.rank = first_rank_ + static_cast<int64_t>(at);
     rank.pid = pids[at];
     if (rank.pid < 0) continue;
-    rank.sight = board_.sight(static_cast<int64_t>(at));
+    rank.sight = senses_.sight(static_cast<int64_t>(at));
     Memory& memory = memories_[at];
     if (rank.sight.progress != memory.progress) {
       memory = {.progress = rank.sight.progress, .progress_at = now, .cpu_at = now, .cpu_ticks = memory.cpu_ticks};
       continue;
     }
-    const internal::ProcessState state = internal::state_of(rank.pid);
+    const internal::ProcessState state = senses_.state(rank.pid);
     if (state.cpu_ticks != memory.cpu_ticks) memory.cpu_ticks = state.cpu_ticks, memory.cpu_at = now;
     rank.state = state.state;
     rank.seconds_still = now - memory.progress_at;
     rank.seconds_without_cpu = now - memory.cpu_at;
   }
-  std::optional<Hang> hang = find_hang(ranks, rules_);
+  std::optional<Hang> hang = find_hang(ranks, rules_, seconds_since_told);
   if (!hang) said_suspended_ = false;
   if (hang && hang->is_suspended && std::exchange(said_suspended_, true)) return std::nullopt;
   return hang;

@@ -33,14 +33,17 @@ struct RankProgram {
   std::function<void(const Incident&)> on_incident = {};  // may be empty
   // Of runs on a changing number of machines (--nnodes MIN:MAX): whether it can run on so many ranks. Empty: on any.
   std::function<bool(int64_t num_ranks)> fits = {};
+  // Why the run has to end now, so many seconds after its ranks were started, by rules of its own that its ranks follow
+  // after the step in progress, unless they hang; "": it need not. Empty: there are no such rules.
+  std::function<std::string(double seconds)> reason_to_end = {};
   // Told to stop it saves, and started again it goes on from there: machines that come late may be taken in.
   bool goes_on_after_stop = false;
 };
 
 // Returns the exit code: 0 when all ranks ended well, that of the first rank that failed, 128 + signal when the
 // launcher was told to stop and the ranks did not end well. SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on to the
-// ranks and end the launcher with them; SIGUSR1 and SIGUSR2 are passed on only. Blocks these signals in the calling
-// thread.
+// ranks and end the launcher with them; SIGUSR1 and SIGUSR2 are passed on only (after SIGUSR1 our own ranks are
+// expected to end, and are not started again). Blocks these signals in the calling thread.
 int run_launcher(const LaunchOptions& options, const RankProgram& program);
 
 }  // namespace espalier::launch

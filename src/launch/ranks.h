@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,18 @@
 
 namespace espalier::launch {
 
+struct ToldToEnd {
+  std::string by;  // "SIGUSR1", "the kill switch '...' exists"
+  double seconds_since = 0;
+};
+
 class Ranks {
  public:
-  virtual ~Ranks() = default;   // kills what still runs
-  virtual void reap() = 0;      // takes notice of those that have ended
-  virtual void end_hung() = 0;  // kills those at which the run hangs
+  virtual ~Ranks() = default;  // kills what still runs
+  virtual void reap() = 0;     // takes notice of those that have ended
+  // Kills those at which the run hangs; one that was told to end may hang for no longer than bound_at_end().
+  virtual void end_hung(const std::optional<ToldToEnd>& told) = 0;
+  virtual double bound_at_end() const = 0;  // seconds; 0: none is ever killed for hanging
   virtual int64_t num_running() const = 0;
   virtual bool all_well() const = 0;  // all have ended, and with exit code 0, also those that were sent a signal
   virtual const std::vector<Failure>& failures() const = 0;  // of those that failed before stop()

@@ -20,6 +20,7 @@ namespace {
 using internal::TakenSignals;
 
 constexpr double kPatience = 30;  // seconds, for ranks to end once one has failed
+constexpr auto kBetweenQuestions = std::chrono::milliseconds(500);
 constexpr auto kTimeToInsist = std::chrono::seconds(2);
 
 std::string num_running(const Ranks& ranks) {
@@ -96,6 +97,8 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   is_regroup_asked_ = may_go_on_ = has_asked_here_ = false;
   num_held_ = 0;
   first_step_.reset();
+  told_by_.clear();
+  round_start_ = last_question_ = surroundings_.now();
   std::unique_ptr<Ranks> ranks = site_.start(round, std::move(held_));
   const RoundOutcome outcome = watch(round, *ranks);
   const bool all_well = outcome == RoundOutcome::kDone || outcome == RoundOutcome::kRegroups;
@@ -107,9 +110,10 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   }
   if (!all_well) stop(*ranks);
   ranks->finish_output();
-  if (outcome == RoundOutcome::kRegroups && ending_signal_ == 0) return start_with_others();
+  if (outcome == RoundOutcome::kRegroups && told_by_.empty()) return start_with_others();
   if (all_well) return 0;
   if (ending_signal_ != 0) return end_by_signal(*ranks);
+  if (!told_by_.empty()) return end_as_told(round, *ranks);
   if (outcome == RoundOutcome::kLostStore) return end_without_store(*ranks);
   return end_or_restart(round, *ranks);
 }
@@ -122,11 +126,15 @@ RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
     if (const auto signal = surroundings_.wait_for_signal(options_.monitor_interval_seconds))
       pass_on(*signal, ranks, deadline);
     ranks.reap();
-    ranks.end_hung();
-    if (ranks.any_failed() && ending_signal_ == 0) return RoundOutcome::kFailed;
+    if (told_by_.empty()) look_for_reason_to_end(ranks);
+    ranks.end_hung(told_to_end());
+    const bool is_told = !told_by_.empty();
+    // Those that keep their state can still go on, and end as they were told.
+    const bool may_go_on = !is_told || (ending_signal_ == 0 && ranks.may_be_held());
+    if (ranks.any_failed() && may_go_on) return RoundOutcome::kFailed;
     if (ranks.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
       deadline = surroundings_.time_in(patience_after_failure());
-    if (round.node == 0 && ending_signal_ == 0) take_in_waiting(ranks);
+    if (round.node == 0 && !is_told) take_in_waiting(ranks);
     const bool ended = ranks.num_running() == 0;
     if (ended && ranks.all_well() && !reported) {
       meeting_.report_done();
@@ -135,9 +143,9 @@ RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
     if (const RoundOutcome outcome = meeting_.outcome(); outcome != RoundOutcome::kRunning) return outcome;
     ranks.let_go_of_strays();
     ask_again_to_stop(ranks);
-    if (ending_signal_ != 0 && ended && !reported) return RoundOutcome::kFailed;
+    if (is_told && ended && !reported) return RoundOutcome::kFailed;
     if (deadline && surroundings_.now() >= *deadline) return RoundOutcome::kFailed;
-    if (ending_signal_ != 0) say_who_is_awaited(ranks);
+    if (is_told) say_who_is_awaited(ranks);
   }
 }
 
@@ -161,6 +169,33 @@ void RunLoop::take_in_waiting(Ranks& ranks) {
   ranks.send(SIGTERM);
 }
 
+// The ranks look themselves, between two steps.
+void RunLoop::look_for_reason_to_end(const Ranks& ranks) {
+  if (!program_.reason_to_end || surroundings_.now() - last_question_ < kBetweenQuestions) return;
+  last_question_ = surroundings_.now();
+  const std::string reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - round_start_).count());
+  if (reason.empty()) return;
+  note_told(reason);
+  log_info(reason, ": waiting for ", num_running(ranks), " to save and end", bound_in_words(ranks));
+}
+
+void RunLoop::note_told(const std::string& by) {
+  if (!told_by_.empty()) return;
+  told_by_ = by;
+  told_at_ = last_word_ = surroundings_.now();
+  try_to_tell([this] { meeting_.forget_to_regroup(); });
+}
+
+std::optional<ToldToEnd> RunLoop::told_to_end() {
+  if (told_by_.empty()) return std::nullopt;
+  return ToldToEnd{told_by_, Surroundings::Seconds(surroundings_.now() - told_at_).count()};
+}
+
+std::string RunLoop::bound_in_words(const Ranks& ranks) const {
+  const double bound = ranks.bound_at_end();
+  return bound <= 0 ? "" : concat("; one that makes no progress for ", format_duration(bound), " is ended");
+}
+
 void RunLoop::say_who_is_awaited(const Ranks& ranks) {
   if (surroundings_.now() - last_word_ < std::chrono::seconds(30)) return;
   last_word_ = surroundings_.now();
@@ -179,26 +214,28 @@ void RunLoop::pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline) {
   const std::string name = concat("SIG", sigabbrev_np(signal));
   if (!TakenSignals::ends(signal)) {
     ranks.send(signal);
-    log_info("passed ", name, " on to the ranks");
-    if (signal == SIGUSR1) asks_to_stop_ = has_asked_here_ = true;
+    const bool ends_run = signal == SIGUSR1 && program_.is_ours;
+    if (ends_run) note_told(name), asks_to_stop_ = has_asked_here_ = true;
+    log_info("passed ", name, " on to the ranks", ends_run ? bound_in_words(ranks) : "");
     return;
   }
   const Time now = surroundings_.now(), before = std::exchange(last_ending_, now);
   if (site_.kill_is_asked()) {
     log_warning("espalier ctl kill: killing ", num_running(ranks));
+    note_told("espalier ctl kill");
     ending_signal_ = signal;
     deadline = now;
     return;
   }
   last_word_ = now;
   if (++num_endings_ == 1) {
-    try_to_tell([this] { meeting_.forget_to_regroup(); });
+    note_told(name);
     ranks.send(signal);
     ending_signal_ = signal;
     if (const auto seconds = patience()) deadline = surroundings_.time_in(*seconds);
     log_info("passed ", name, " on; waiting ",
              patience() ? concat("up to ", format_duration(*patience())) : "as long as it takes", " for ",
-             num_running(ranks), program_.is_ours ? " to save and end" : " to end");
+             num_running(ranks), program_.is_ours ? " to save and end" : " to end", bound_in_words(ranks));
   } else if (num_endings_ >= 3 && now - before <= kTimeToInsist) {
     log_warning(name, " again: killing ", num_running(ranks));
     deadline = now;
@@ -217,7 +254,7 @@ void RunLoop::reap_together(Ranks& ranks) {
 
 void RunLoop::stop(Ranks& ranks) {
   try_to_tell([this] { meeting_.report_failed(); });
-  ranks.stop(SIGTERM, ending_signal_ != 0 ? 0 : patience_after_failure());
+  ranks.stop(SIGTERM, !told_by_.empty() ? 0 : patience_after_failure());
   try_to_tell([&] { meeting_.report_stopped(ranks.failures()); });
 }
 
@@ -244,6 +281,25 @@ int RunLoop::end_by_signal(const Ranks& ranks) {
     if (!failure.error_file.empty()) return report(ranks.failures());
   log_info("stopped by SIG", sigabbrev_np(ending_signal_));
   return 128 + ending_signal_;
+}
+
+// Not by a signal that ends this launcher, and the ranks did not end well.
+int RunLoop::end_as_told(const Round& round, const Ranks& ranks) {
+  try_to_tell([this] { meeting_.report_over(/*well=*/false); });
+  const std::vector<Failure>& failures = ranks.failures();
+  if (failures.empty()) {
+    log_warning("the ranks were stopped because another machine's failed after the run was told to end (", told_by_,
+                ")");
+    return static_cast<int>(ExitCode::kLostPeer);
+  }
+  const Failure& cause = failures.front();
+  if (round.node == 0)
+    site_.tell({.what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
+                               ") after the run was told to end (", told_by_, "); the run has ended"),
+                .run_folder = ranks.sight().folder,
+                .starts_again = false,
+                .failures = failures});
+  return report(failures);
 }
 
 int RunLoop::end_without_store(const Ranks& ranks) {
@@ -374,7 +430,8 @@ void RunLoop::ask_again_to_stop(Ranks& ranks) {
   if (ranks.num_running() < options_.num_local_ranks || ranks.sight().phase == RunPhase::kStart) return;
   ranks.send(SIGUSR1);
   has_asked_here_ = true;
-  log_info("passed SIGUSR1 on to the ranks, which had not stopped when they were started again");
+  note_told("SIGUSR1");
+  log_info("passed SIGUSR1 on to the ranks, which had not stopped when they were started again", bound_in_words(ranks));
 }
 
 int RunLoop::report(std::vector<Failure> failures) {

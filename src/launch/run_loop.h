@@ -42,6 +42,10 @@ class RunLoop {
   std::optional<int> run_round(const Round& round);
   RoundOutcome watch(const Round& round, Ranks& ranks);
   void take_in_waiting(Ranks& ranks);
+  void look_for_reason_to_end(const Ranks& ranks);
+  void note_told(const std::string& by);
+  std::optional<ToldToEnd> told_to_end();
+  std::string bound_in_words(const Ranks& ranks) const;
   void say_who_is_awaited(const Ranks& ranks);
   std::optional<double> patience() const;
   double patience_after_failure() const;
@@ -52,6 +56,7 @@ class RunLoop {
   void reap_together(Ranks& ranks);
   bool hold(Ranks& ranks);
   int end_by_signal(const Ranks& ranks);
+  int end_as_told(const Round& round, const Ranks& ranks);
   int end_without_store(const Ranks& ranks);
   std::optional<int> end_or_restart(const Round& round, const Ranks& ranks);
   std::optional<int> start_with_others();
@@ -75,6 +80,8 @@ class RunLoop {
   int64_t num_held_ = 0;                                // here, after this round
   std::optional<int64_t> first_step_;                   // of this round
   Time last_look_;                                      // for machines that wait
+  std::string told_by_;  // to end in this round, by a signal or by the run's own rules; empty: not
+  Time told_at_, round_start_, last_question_;
   int ending_signal_ = 0, num_endings_ = 0;
   Time last_ending_, last_word_;
 };

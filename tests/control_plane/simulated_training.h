@@ -76,7 +76,8 @@ class SimulatedRanks : public launch::Ranks {
   ~SimulatedRanks() override { training_.leave(group_, node_); }
 
   void reap() override;
-  void end_hung() override {}
+  void end_hung(const std::optional<launch::ToldToEnd>&) override {}
+  double bound_at_end() const override { return 0; }
   int64_t num_running() const override { return num_seen_running_; }
   bool all_well() const override { return num_seen_running_ == 0 && num_well_ == std::ssize(has_ended_); }
   const std::vector<launch::Failure>& failures() const override { return failures_; }

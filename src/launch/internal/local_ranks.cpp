@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
 
 namespace espalier::launch::internal {
@@ -20,7 +21,7 @@ LocalRanks::LocalRanks(const Launch& launch, const Round& round, const Workers& 
 std::unique_ptr<HangWatch> LocalRanks::watch_for_hangs(const Round& round) const {
   const HangRules rules = {.shortest = launch_.program.is_ours ? launch_.options.hang_timeout_seconds : 0,
                            .has_all_ranks = round.nodes.size() == 1};
-  return std::make_unique<HangWatch>(board_, round.first_rank, rules);
+  return std::make_unique<HangWatch>(HangSenses::of(board_), round.first_rank, rules);
 }
 
 int64_t LocalRanks::hold(double patience_seconds) {
@@ -59,8 +60,10 @@ void LocalRanks::reap() {
   if (control_) control_->set_pids(group_.pids());
 }
 
-void LocalRanks::end_hung() {
-  if (const auto hang = hangs_->look(group_.pids())) end_hang(*hang);
+void LocalRanks::end_hung(const std::optional<ToldToEnd>& told) {
+  std::optional<double> seconds;
+  if (told) seconds = told->seconds_since;
+  if (const auto hang = hangs_->look(group_.pids(), seconds)) end_hang(*hang, told ? told->by : "");
 }
 
 void LocalRanks::stop(int signal, double patience_seconds) {
@@ -75,16 +78,19 @@ void LocalRanks::finish_output() {
 
 // The rank that the others wait for is killed: they hear of it at once; otherwise they would wait for many minutes.
 // Before that, all report where they are.
-void LocalRanks::end_hang(const Hang& hang) {
+void LocalRanks::end_hang(const Hang& hang, const std::string& told_by) {
   const std::string run_folder = board_.sight(0).folder;
   if (hang.is_suspended) {
     const std::string what = concat("all ranks on this machine are stopped: ", hang.text,
-                                    ". Waiting for SIGCONT; two more SIGTERMs within two seconds end the run.");
+                                    ". Waiting for SIGCONT; two more SIGTERMs within two seconds end the run, and one "
+                                    "SIGTERM ends them if they are still stopped ",
+                                    format_duration(bound_at_end()), " later.");
     log_warning(what);
     tell({.kind = Incident::Kind::kSuspended, .what = what, .run_folder = run_folder});
     return;
   }
-  const std::string what = concat("the run hangs: ", hang.text);
+  const std::string what =
+      concat("the run hangs: ", hang.text, told_by.empty() ? "" : concat(". It was told to end: ", told_by));
   log_warning(what);
   const std::string stacks =
       note_stacks(what, run_folder, collect_stacks(board_, first_rank_, group_.pids(), Threads::kAll));

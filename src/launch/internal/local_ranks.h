@@ -33,7 +33,8 @@ class LocalRanks : public Ranks {
   LocalRanks(const Launch& launch, const Round& round, const Workers& workers);
 
   void reap() override;
-  void end_hung() override;
+  void end_hung(const std::optional<ToldToEnd>& told) override;
+  double bound_at_end() const override { return hangs_->rules().shortest > 0 ? hangs_->rules().bound_at_end() : 0; }
   int64_t num_running() const override { return group_.num_running(); }
   bool all_well() const override { return group_.all_well(); }
   const std::vector<Failure>& failures() const override { return group_.failures(); }
@@ -52,7 +53,7 @@ class LocalRanks : public Ranks {
  private:
   std::unique_ptr<HangWatch> watch_for_hangs(const Round& round) const;
   void serve_control(const Round& round);
-  void end_hang(const Hang& hang);
+  void end_hang(const Hang& hang, const std::string& told_by);
   void tell(const Incident& incident) const;
   std::string note_stacks(const std::string& reason, const std::string& run_folder,
                           const std::vector<RankStacks>& stacks) const;
