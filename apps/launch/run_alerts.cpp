@@ -21,6 +21,8 @@ using nlohmann::json;
 constexpr auto kLookAtFiles = std::chrono::milliseconds(500);
 // To the last bit: of a healthy run not even two are.
 constexpr int64_t kMostEqualLosses = 50;
+// Records that all had a key before it is missed, and those in a row without it until it is.
+constexpr int64_t kRecordsToExpect = 20, kRecordsToMiss = 10;
 
 // What the ranks write that nobody has asked for. "error" comes before the failure of a rank, which is reported with
 // it.
@@ -135,8 +137,10 @@ void RunAlerts::read_event(const std::string& line) {
 void RunAlerts::read_metrics(const std::string& line) {
   const json record = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object() || !record.contains("consumed_samples")) return;
+  // A step whose update was not made has no norm.
+  if (!record.value("skipped", false)) look_for_missing(record);
   for (const auto& [key, value] : record.items()) {
-    if (!key.ends_with("_loss")) continue;
+    if (!key.ends_with("_loss") || value.is_null()) continue;  // NaN is null, and an alert of its own
     const std::string loss = value.dump();
     num_equal_losses_ = loss == loss_ ? num_equal_losses_ + 1 : 1;
     loss_ = loss;
@@ -145,6 +149,29 @@ void RunAlerts::read_metrics(const std::string& line) {
             concat(key, " has been ", loss, " for ", kMostEqualLosses, " steps, to the last bit: nothing is learnt"));
     return;
   }
+}
+
+// Of the keys that each record of this attempt had. Losses by data set are of those that a batch happens to read.
+void RunAlerts::look_for_missing(const json& record) {
+  if (num_records_ < kRecordsToExpect) {
+    std::map<std::string, int64_t> found;
+    for (const auto& [key, value] : record.items())
+      if (!key.ends_with("_by_data_set") && (num_records_ == 0 || num_missed_.contains(key))) found[key] = 0;
+    num_missed_ = std::move(found);
+    ++num_records_;
+    return;
+  }
+  for (auto& [key, missed] : num_missed_) {
+    missed = record.contains(key) ? 0 : missed + 1;
+    if (missed == kRecordsToMiss)
+      raise("missing metric", record.value("step", int64_t{-1}),
+            concat("'", key, "' was in the record of each step, and is not in the last ", kRecordsToMiss));
+  }
+}
+
+void RunAlerts::forget_records() {
+  num_equal_losses_ = num_records_ = 0;
+  num_missed_.clear();
 }
 
 void RunAlerts::tell(const launch::Incident& incident) {
@@ -161,7 +188,7 @@ void RunAlerts::tell(const launch::Incident& incident) {
   ++attempt_;
   has_cause_ = false;
   told_.clear();
-  num_equal_losses_ = 0;
+  forget_records();
 }
 
 // Under the lock.

@@ -3,15 +3,17 @@
 //
 // An alert is a JSON object: time (seconds since 1970), host, run (its folder), attempt (from 0 on), incident
 // ("failure", "hang", "suspended", "alert", "straggler", "save failed", "evaluation failed", "hf folder failed", "prune
-// failed", "constant loss", "watch died"), step (where it is known), detail.
+// failed", "constant loss", "missing metric", "watch died"), step (where it is known), detail.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <thread>
@@ -38,6 +40,8 @@ class RunAlerts {
   void follow();
   void read_event(const std::string& line);
   void read_metrics(const std::string& line);
+  void look_for_missing(const nlohmann::json& record);
+  void forget_records();
   void look_for_watch();
   void raise(const std::string& incident, int64_t step, const std::string& detail);
 
@@ -50,6 +54,8 @@ class RunAlerts {
   std::set<std::string> told_;  // in this attempt
   std::string loss_;            // the last one, as written
   int64_t num_equal_losses_ = 0;
+  int64_t num_records_ = 0;                    // of steps, in this attempt
+  std::map<std::string, int64_t> num_missed_;  // of the keys that all of them had: records in a row without it
   std::unique_ptr<Lines> events_, metrics_;
   watch::HeartbeatWatch heartbeat_;  // of espalier watch, where it watches this run
   bool misses_watch_ = false;

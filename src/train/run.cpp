@@ -47,14 +47,21 @@ class Reporting : public Observer {
                                       report.consumed_samples - 1, " of the run");
       log_info(what);
       log_.event("skip", report.step, what);
-    } else if (report.skipped || report.nan) {
-      log_.event(
-          "alert", report.step,
-          concat(report.nan ? "loss is not a number" : "gradient overflow", report.skipped ? "; step skipped" : ""));
+    } else if (report.nan) {
+      log_.event("alert", report.step, concat("loss is not a number", report.skipped ? "; step skipped" : ""));
+    } else if (report.skipped) {
+      log_.event("overflow", report.step, "gradient overflow; step skipped");
     }
+    num_overflows_ = report.skipped && !report.nan && report.objection.empty() ? num_overflows_ + 1 : 0;
+    if (num_overflows_ == kMostOverflows)
+      log_.event("alert", report.step,
+                 concat("the last ", kMostOverflows, " steps were skipped because their gradients overflowed"));
   }
 
  private:
+  // By overflows fp16 finds its loss scale: from 2^32, the default, to 1 there are 33 in a row.
+  static constexpr int64_t kMostOverflows = 64;
+  int64_t num_overflows_ = 0;  // in a row
   report::RunLog& log_;
 };
 
