@@ -1,5 +1,6 @@
 #include "launch/failure.h"
 
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -109,10 +110,16 @@ void sort_by_cause(std::vector<Failure>& failures) {
   });
 }
 
+bool was_hung(const Failure& failure) {
+  return failure.signal == SIGKILL && failure.error_file.empty() && !failure.message.empty();
+}
+
 std::string describe(const Failure& failure) {
   if (failure.signal != 0)
     return concat("signal ", failure.signal, ", ", signal_name(failure.signal),
-                  failure.lacked_memory ? ": out of memory, as the kernel says of this control group" : "");
+                  was_hung(failure)       ? ", by the launcher, as the rank hung"
+                  : failure.lacked_memory ? ": out of memory, as the kernel says of this control group"
+                                          : "");
   return concat("exit code ", failure.exit_code, failure.message.empty() ? "" : ": " + failure.message);
 }
 

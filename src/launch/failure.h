@@ -34,7 +34,11 @@ void sort_by_cause(std::vector<Failure>& failures);
 // What the launcher returns for it: the rank's own code, 128 + signal for a signal.
 int exit_code_of(const Failure& failure);
 
-// "signal 9, SIGKILL", with what the kernel says of it, or "exit code 1: " and its message.
+// The launcher ended it, as the others waited for it in vain.
+bool was_hung(const Failure& failure);
+
+// "signal 9, SIGKILL", with what the launcher or the kernel did ("signal 9, SIGKILL, by the launcher, as the rank
+// hung"), or "exit code 1: " and its message.
 std::string describe(const Failure& failure);
 
 // "2026-01-31_17:27:38"

@@ -79,9 +79,8 @@ class RendezvousClient::Channel {
  private:
   [[noreturn]] void lost(const std::string& why) {
     is_lost_ = true;  // the descriptor stays until the end: interrupt() may be using it
-    throw UserError(concat("lost the rendezvous store at ", place_of(options_), ": ", why,
-                           ". The launcher or rank 0, which hosts it, has ended; its own message tells why."),
-                    ExitCode::kLostPeer);
+    throw RendezvousLost(concat("lost the rendezvous store at ", place_of(options_), ": ", why,
+                                ". The launcher or rank 0, which hosts it, has ended; its own message tells why."));
   }
 
   void check(Transfer transfer) {

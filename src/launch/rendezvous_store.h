@@ -16,6 +16,12 @@ class RendezvousTimeout : public UserError {
   using UserError::UserError;
 };
 
+// The server is gone, or cannot be reached any more.
+class RendezvousLost : public UserError {
+ public:
+  explicit RendezvousLost(const std::string& message) : UserError(message, ExitCode::kLostPeer) {}
+};
+
 class RendezvousStore {
  public:
   using Milliseconds = std::chrono::milliseconds;

@@ -41,6 +41,15 @@ std::string the_same(const std::vector<Failure>& failures, const char* what, con
                             : concat("  another ", what, " each time: ", join(list, ", "), "\n");
 }
 
+std::string advice_on_hung(const Failure& failure, const std::string& run_folder) {
+  return concat(
+      "The others waited for this rank each time in vain, and the launcher ended it. Where it stood is in\n  ",
+      run_folder.empty() ? "the launcher's log (stacks)" : shell_word(run_folder) + "/stacks_*.txt",
+      "\n  espalier doctor                                  on ", failure.host,
+      "\nThen restart the run without that machine (espalier submit --exclude ", failure.host,
+      ", or another host in its place).");
+}
+
 std::string advice_on_killed(const Failure& failure) {
   return concat("Somebody or something outside the run ended this rank each time at the same place. Usually it is ",
                 "memory:\n  dmesg -T | grep -i -e 'out of memory' -e oom     on ", failure.host,
@@ -51,14 +60,17 @@ std::string advice_on_killed(const Failure& failure) {
 
 std::string advice_on_error(const Failure& failure, const std::string& run_folder) {
   const std::string run = run_folder.empty() ? "RUN" : shell_word(run_folder);
+  if (failure.step == 0)
+    return "Each start ended by itself before a step was trained: the options, the files that it reads or writes, or "
+           "the program are the cause, and starting again would not change them. Once that is mended, the same command "
+           "continues from the newest checkpoint, or begins.";
   std::string text =
-      "The run ended by itself each time at the same place, the last time from the checkpoint on disk: the data of "
-      "that "
-      "step, the options or the program are the cause, and starting again would not change them.\n";
-  if (failure.step > 0)
-    text += concat("  espalier data who --run ", run, " --step ", failure.step, "       the documents of that step\n",
-                   "  espalier replay --load ", run, " --step ", failure.step, "      the step once more, examined\n",
-                   "  --skip-train-iteration-range ", failure.step, "-", failure.step, "      skips it\n");
+      "The run ended by itself each time at the same place, the last time from the checkpoint on disk, and starting "
+      "again would not change that. Its last message says what is known of the cause; where it names none, look at the "
+      "data of that step, the options and the program:\n";
+  text += concat("  espalier data who --run ", run, " --step ", failure.step, "       the documents of that step\n",
+                 "  espalier replay --load ", run, " --step ", failure.step, "      the step once more, examined\n",
+                 "  --skip-train-iteration-range ", failure.step, "-", failure.step, "      skips it\n");
   return text + "Once the cause is gone, the same command continues from the newest checkpoint.";
 }
 
@@ -97,7 +109,7 @@ std::string RestartPolicy::history() const {
 
 RestartDecision RestartPolicy::decide(const Failure& cause) {
   // Of programs that do not say where they are nothing is known: they are started again as torchrun does.
-  const bool is_known = !cause.phase.empty();
+  const bool is_known = !cause.phase.empty(), is_first = furthest_step_ < 0;
   if (!is_known || (!alike_.empty() && !same_fault(alike_.back(), cause))) alike_.clear();
   if (is_known) alike_.push_back(cause);
   if (!cause.lost_machine) num_without_gain_ = cause.step > furthest_step_ ? 0 : num_without_gain_ + 1;
@@ -108,6 +120,9 @@ RestartDecision RestartPolicy::decide(const Failure& cause) {
   const bool is_before_training =
       is_known && (cause.phase == to_string(RunPhase::kStart) || cause.phase == to_string(RunPhase::kLoad));
   RestartDecision decision;
+  decision.is_refused = is_first && is_before_training && cause.signal == 0 &&
+                        cause.exit_code == static_cast<int>(ExitCode::kCannotCreate);
+  if (decision.is_refused) return decision;
   decision.trusts_memory = is_from_outside(cause) || (is_before_training && alike_.size() == 1);
   const size_t most = is_from_outside(cause) ? kMostAlike : is_before_training ? 3 : 2;
   if (is_known && alike_.size() >= most) {
@@ -127,7 +142,7 @@ std::string cause_page(const std::vector<Failure>& alike, const std::string& run
   std::string text = concat("The run has ended because the same fault came ", alike.size(),
                             " times: it is not tried again.\n\nWhat failed\n");
   for (Failure failure : alike) {
-    failure.message.clear();  // below, once
+    if (!was_hung(failure)) failure.message.clear();  // below, once
     text += concat("  ", local_time(failure.time), "  rank ", failure.rank, " on ", failure.host, ", process ",
                    failure.pid, ": ", describe(failure), "\n");
   }
@@ -140,8 +155,10 @@ std::string cause_page(const std::vector<Failure>& alike, const std::string& run
   text += the_same(alike, "host", [](const Failure& failure) { return failure.host; });
   if (!last.message.empty()) text += concat("\nIts last message\n  ", last.message, "\n");
   if (!last.last_lines.empty()) text += concat("\nThe last lines of its stderr\n", last.last_lines, "\n");
-  text += concat("\nWhat to do\n", is_from_outside(last) ? advice_on_killed(last) : advice_on_error(last, run_folder),
-                 "\n");
+  const std::string advice = was_hung(last)          ? advice_on_hung(last, run_folder)
+                             : is_from_outside(last) ? advice_on_killed(last)
+                                                     : advice_on_error(last, run_folder);
+  text += concat("\nWhat to do\n", advice, "\n");
   return text;
 }
 

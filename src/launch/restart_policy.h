@@ -5,7 +5,9 @@
 // may have spoilt its state before: they go back to the checkpoint. Not before it has trained, as where a machine in
 // another's place has too little memory or lacks a file: only once the same comes again.
 // An error of its own that comes again at the same step ends the run, before training when it comes the third time:
-// data, options or code are its cause, and another try would end there too. What comes from outside to the same rank at
+// data, options or code are its cause, and another try would end there too. One whose folder another job holds, or that
+// may not save there, ends at once where it is the first thing that happens: after a failure the holder may be what is
+// left of the start before. What comes from outside to the same rank at
 // the same step is tried kMostAlike times, and after failures without a step gained each start waits longer (1, 2, 4,
 // ... 60 s). The bound is of restarts since a step was gained: a run of months may fail more often than that.
 #pragma once
@@ -25,6 +27,7 @@ struct RestartDecision {
   int64_t restart = 0;  // if so: its number since a step was gained
   bool trusts_memory = false;
   double wait_seconds = 0;
+  bool is_refused = false;     // its folder is in use, or not to be written: nothing is tried again
   std::vector<Failure> alike;  // where the run ends because they are: all of them, the last one at the end
 };
 

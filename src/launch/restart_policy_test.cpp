@@ -59,6 +59,22 @@ TEST(RestartPolicy, AnErrorBeforeTrainingIsFirstTriedWithTheStateInMemoryAndThen
   }
 }
 
+// Its folder is another job's: that is not tried again. After a failure the holder may be the start before.
+TEST(RestartPolicy, AFolderThatIsInUseEndsAFirstStartAtOnce) {
+  Failure refused = ended(0, 0, 73);
+  refused.phase = "load";
+  RestartPolicy policy(9);
+  const RestartDecision first = policy.decide(refused);
+  EXPECT_TRUE(first.is_refused);
+  EXPECT_FALSE(first.starts_again);
+  EXPECT_TRUE(first.alike.empty()) << "no page of a fault that came again";
+  RestartPolicy later(9);
+  later.decide(killed(1, 17));
+  EXPECT_TRUE(later.decide(refused).starts_again);
+  Failure in_training = ended(0, 17, 73);
+  EXPECT_TRUE(RestartPolicy(9).decide(in_training).starts_again);
+}
+
 TEST(RestartPolicy, ErrorsThatDifferAreNoRepetition) {
   RestartPolicy policy(9);
   EXPECT_TRUE(policy.decide(ended(1, 17, 65)).starts_again);
@@ -198,6 +214,25 @@ TEST(RestartPolicy, ThePageOfAnErrorNamesTheStepAndHowToLookAtIt) {
         "--skip-train-iteration-range 1017-1017"})
     EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
   EXPECT_LT(std::count(page.begin(), page.end(), '\n'), 50) << "one page";
+}
+
+TEST(RestartPolicy, ThePageBlamesNoDataWhereNothingWasTrained) {
+  Failure failure = ended(0, 0, 66);
+  failure.phase = "load";
+  failure.message = "data/a.idx: there is no such file";
+  const std::string page = cause_page({failure, failure, failure}, "/runs/a");
+  EXPECT_NE(page.find("before a step was trained: the options, the files"), std::string::npos) << page;
+  for (const char* part : {"the data of that step", "data who", "--skip-train", "from the checkpoint on disk"})
+    EXPECT_EQ(page.find(part), std::string::npos) << part << "\n" << page;
+}
+
+TEST(RestartPolicy, ThePageOfAHungRankSaysWhoEndedIt) {
+  Failure hung = killed(3, 7);
+  hung.message = "the run hangs: rank 3 has stopped";
+  const std::string page = cause_page(std::vector<Failure>(5, hung), "/runs/a");
+  for (const char* part : {"signal 9, SIGKILL, by the launcher, as the rank hung", "/runs/a/stacks_*.txt"})
+    EXPECT_NE(page.find(part), std::string::npos) << part << "\n" << page;
+  EXPECT_EQ(page.find("outside the run"), std::string::npos) << page;
 }
 
 TEST(RestartPolicy, ThePageOfAKilledRankNamesItsHost) {

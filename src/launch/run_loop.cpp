@@ -54,14 +54,35 @@ void try_to_tell(const Tell& tell) {
 
 int RunLoop::run() {
   while (true) {
-    const std::optional<Round> round = meeting_.join([this] { return is_told_to_end(); });
+    const std::optional<Round> round = join();
     if (!round) return end_without_round();
+    node_ = static_cast<int64_t>(round->node);
     const std::optional<int> exit_code = run_round(*round);
     if (!exit_code) continue;
     if (is_left_out_) stay_as_host();
     return *exit_code;
   }
 }
+
+// The run ends here where machines do not come or the store is gone: one alert of it, as far as launchers that have
+// nothing to meet by can tell who gives it.
+std::optional<Round> RunLoop::join() {
+  const auto tell = [this](const UserError& error) {
+    site_.tell({.what = concat(error.what(), " The run has ended"), .run_folder = run_folder_});
+  };
+  try {
+    return meeting_.join([this] { return is_told_to_end(); });
+  } catch (const RendezvousLost& error) {
+    if (tells_of_lost_store()) tell(error);
+    throw;
+  } catch (const UserError& error) {
+    if (error.code() == ExitCode::kLostPeer && site_.hosts_store()) tell(error);
+    throw;
+  }
+}
+
+// The first machine of the last round is most often the one that is gone.
+bool RunLoop::tells_of_lost_store() const { return node_ == 0 || node_ == 1; }
 
 bool RunLoop::is_told_to_end() {
   if (const auto signal = surroundings_.wait_for_signal(0)) take_between_starts(*signal);
@@ -112,7 +133,7 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   ranks->finish_output();
   if (outcome == RoundOutcome::kRegroups && told_by_.empty()) return start_with_others();
   if (all_well) return 0;
-  if (ending_signal_ != 0) return end_by_signal(*ranks);
+  if (ending_signal_ != 0) return end_by_signal(round, *ranks);
   if (!told_by_.empty()) return end_as_told(round, *ranks);
   if (outcome == RoundOutcome::kLostStore) return end_without_store(*ranks);
   return end_or_restart(round, *ranks);
@@ -262,10 +283,8 @@ void RunLoop::stop(Ranks& ranks) {
 // have to be stopped, or have ended.
 bool RunLoop::hold(Ranks& ranks) {
   const bool all_from_outside =
-      std::all_of(ranks.failures().begin(), ranks.failures().end(), [](const Failure& failure) {
-        const bool has_hung = failure.signal != 0 && !failure.message.empty();
-        return is_from_outside(failure) && !has_hung;
-      });
+      std::all_of(ranks.failures().begin(), ranks.failures().end(),
+                  [](const Failure& failure) { return is_from_outside(failure) && !was_hung(failure); });
   if (!all_from_outside || !ranks.may_be_held()) return false;
   try_to_tell([this] { meeting_.report_failed(); });
   num_held_ = ranks.hold(kSecondsToLeave + 1);
@@ -274,11 +293,22 @@ bool RunLoop::hold(Ranks& ranks) {
   return true;
 }
 
-int RunLoop::end_by_signal(const Ranks& ranks) {
+int RunLoop::end_by_signal(const Round& round, const Ranks& ranks) {
   try_to_tell([&] { meeting_.report_over(ranks.all_well()); });
   if (ranks.all_well()) return 0;
-  for (const Failure& failure : ranks.failures())
-    if (!failure.error_file.empty()) return report(ranks.failures());
+  const bool any_says_why = std::any_of(ranks.failures().begin(), ranks.failures().end(),
+                                        [](const Failure& failure) { return !failure.error_file.empty(); });
+  if (any_says_why) {
+    std::vector<Failure> failures = ranks.failures();
+    sort_by_cause(failures);
+    const Failure& cause = failures.front();
+    if (round.node == 0)
+      site_.tell({.what = concat("told to stop, rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
+                                 "); the run has ended"),
+                  .run_folder = ranks.sight().folder,
+                  .failures = failures});
+    return report(failures);
+  }
   log_info("stopped by SIG", sigabbrev_np(ending_signal_));
   return 128 + ending_signal_;
 }
@@ -303,8 +333,12 @@ int RunLoop::end_as_told(const Round& round, const Ranks& ranks) {
 }
 
 int RunLoop::end_without_store(const Ranks& ranks) {
-  log_warning("lost the rendezvous store at ", options_.store_host, ":", options_.store_port,
-              ": the launcher that hosts it has ended. The ranks here are stopped.");
+  const std::string what = concat("lost the rendezvous store at ", options_.store_host, ":", options_.store_port,
+                                  ": the launcher that hosts it has ended. The ranks here are stopped");
+  log_warning(what, ".");
+  if (tells_of_lost_store())
+    site_.tell(
+        {.what = what + "; the run has ended", .run_folder = ranks.sight().folder, .failures = ranks.failures()});
   return ranks.any_failed() ? report(ranks.failures()) : static_cast<int>(ExitCode::kLostPeer);
 }
 
@@ -321,6 +355,7 @@ void RunLoop::hand_on_history() {
 
 std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& ranks) {
   const std::string run_folder = ranks.sight().folder;
+  if (!run_folder.empty()) run_folder_ = run_folder;
   std::vector<Failure> failures = ranks.failures();
   RoundOutcome outcome = RoundOutcome::kFailed;
   try_to_tell([&] {
@@ -356,6 +391,8 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
     site_.tell({.what = what + (goes_without ? std::string("the run goes on without that machine")
                                 : decision.starts_again
                                     ? concat("restart ", decision.restart, " of ", options_.max_restarts, " follows")
+                                : decision.is_refused
+                                    ? std::string("this start is refused, and nothing has been trained by it")
                                 : decision.alike.empty() ? std::string("the run has ended")
                                                          : concat("the same fault came ", decision.alike.size(),
                                                                   " times, and the run has ended")),

@@ -36,6 +36,8 @@ class RunLoop {
  private:
   using Time = Surroundings::Time;
 
+  std::optional<Round> join();
+  bool tells_of_lost_store() const;
   bool is_told_to_end();
   int end_without_round();
   void say_start(const Round& round) const;
@@ -55,7 +57,7 @@ class RunLoop {
   void stop(Ranks& ranks);
   void reap_together(Ranks& ranks);
   bool hold(Ranks& ranks);
-  int end_by_signal(const Ranks& ranks);
+  int end_by_signal(const Round& round, const Ranks& ranks);
   int end_as_told(const Round& round, const Ranks& ranks);
   int end_without_store(const Ranks& ranks);
   std::optional<int> end_or_restart(const Round& round, const Ranks& ranks);
@@ -74,6 +76,8 @@ class RunLoop {
   LaunchSite& site_;
   RestartPolicy restarts_;       // as all launchers of the round know it
   std::unique_ptr<Ranks> held_;  // for the next round; null: none
+  int64_t node_ = -1;            // this machine's number in the last round; -1: there was none
+  std::string run_folder_;       // after a failure
   bool is_regroup_asked_ = false, is_left_out_ = false;
   bool asks_to_stop_ = false, has_asked_here_ = false;  // by SIGUSR1: the run, and the ranks of this round
   bool may_go_on_ = false;                              // ranks that are held

@@ -1,7 +1,9 @@
 // `espalier launch --alert-command`: one alert for one incident, delivered although the command fails at first.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 
 #include "base/file.h"
@@ -79,6 +81,57 @@ TEST_F(LaunchedAlerts, TellWhatRanksWriteAndThatARunHasEnded) {
   EXPECT_EQ(run.output, "launcher: 0\n0\nlauncher: 137\n") << run.errors << read_file(folder_ / "log");
   EXPECT_EQ(alerts(), (std::vector<std::string>{"save failed of attempt 0", "failure of attempt 0"}));
   EXPECT_NE(read_file(folder_ / "alerts").find("the run has ended"), std::string::npos);
+}
+
+// Its files cannot grow: what it learnt since is lost, which is more than that a save failed.
+TEST_F(LaunchedAlerts, TellThatARunThatWasToldToStopCouldNotSave) {
+  const Shell run =
+      shell(folder_, preamble() + "espalier launch --nproc-per-node 1 --alert-command 'cat >>'$folder'/alerts' " +
+                         training({"--train-samples", "8000000", "--lr-decay-samples", "8000000"}) + R"(& launcher=$!
+    await grep -qs '"step":3,' $folder/run/metrics.jsonl
+    prlimit --pid $(rank 0) --fsize=100
+    kill -TERM $launcher
+    wait $launcher; echo "launcher: $?")");
+  EXPECT_EQ(run.output, "launcher: 74\n") << run.errors << read_file(folder_ / "log");
+  const std::vector<std::string> told = alerts();
+  EXPECT_EQ(std::count(told.begin(), told.end(), "failure of attempt 0"), 1) << read_file(folder_ / "alerts");
+  EXPECT_NE(read_file(folder_ / "alerts").find("told to stop, rank 0 on "), std::string::npos);
+  EXPECT_NE(read_file(folder_ / "run/events.jsonl").find("steps are lost"), std::string::npos);
+}
+
+// No machine comes in the place of one that was lost; then the machine of the rendezvous store is lost.
+TEST_F(LaunchedAlerts, TellThatMachinesDoNotComeAndThatTheStoreIsGone) {
+  const int port = 20000 + static_cast<int>(std::random_device{}() % 9000);
+  const auto machine = [&](int number, const std::string& alerts) {
+    return concat("env ESPALIER_JOB_SECRET=one espalier launch --nnodes 2 --node-rank ", number,
+                  " --nproc-per-node 1 --master-addr 127.0.0.1 --master-port ", port,
+                  " --max-restarts 3 --rdzv-conf join_timeout=6 --alert-command 'cat >>'$folder'/", alerts, "' ") +
+           "train gpt" +
+           command_line(tiny_run(folder_ / "data") + Words{"--num-threads", "1", "--train-samples", "8000000",
+                                                           "--lr-decay-samples", "8000000", "--save-interval", "100000",
+                                                           "--save", folder_ / "run", "--load", folder_ / "run"}) +
+           concat(" 2>>$folder/log", number);
+  };
+  const Shell run = shell(folder_, preamble() + "touch $folder/log0 $folder/log1\n" + machine(0, "alerts") +
+                                       " & first=$!\n" + machine(1, "alerts1") + R"( & second=$!
+    await grep -qs '"step":3,' $folder/run/metrics.jsonl
+    kill -KILL $second
+    wait $first; echo "first: $?"
+    rm -r $folder/run
+    )" + machine(0, "none") + " & first=$!\n" +
+                                       machine(1, "alerts1") +
+                                       R"( & second=$!
+    await grep -qs '"step":3,' $folder/run/metrics.jsonl
+    kill -KILL $first
+    wait $second; echo "second: $?")");
+  EXPECT_EQ(run.output, "first: 69\nsecond: 69\n")
+      << run.errors << read_file(folder_ / "log0") << read_file(folder_ / "log1");
+  EXPECT_EQ(alerts(), (std::vector<std::string>{"failure of attempt 0", "failure of attempt 1"}));
+  EXPECT_NE(read_file(folder_ / "alerts").find("only 1 of 2 machines came within"), std::string::npos);
+  const std::string lost = read_file(folder_ / "alerts1");
+  EXPECT_EQ(std::count(lost.begin(), lost.end(), '\n'), 1) << lost;
+  EXPECT_NE(lost.find("lost the rendezvous store"), std::string::npos) << lost;
+  EXPECT_NE(read_file(folder_ / "run/events.jsonl").find("lost the rendezvous store"), std::string::npos);
 }
 
 TEST_F(LaunchedAlerts, ThatNobodyTakesAreAnEventOfTheRun) {
