@@ -7,7 +7,9 @@
 #include "base/foreign_checkpoint.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "config/resume.h"
 #include "config/run_config.h"
+#include "store/beginning.h"
 
 namespace espalier::config {
 namespace {
@@ -32,6 +34,10 @@ struct FileChecks {
   void check_hugging_face(const char* name, const std::string& path);
   void check_folder_to_write(const char* name, const std::string& folder);
   bool is_blank(const char* name, const std::string& folder);
+  // The command says how the run began; it continues from its own checkpoints.
+  bool has_gone_on() const {
+    return !config.data.eval_only && store::has_gone_on(beginning_of(config.checkpoint), config.checkpoint.save);
+  }
   void check_save();
   void check_load();
   void check_finetune();
@@ -138,11 +144,11 @@ std::string runs_below(const fs::path& folder) {
   return runs.empty() ? "" : "; there are runs below it: " + join(runs, ", ");
 }
 
-// A launch line that is started again after a crash must not begin at iteration 0 once more. A checkpoint of step 0 is
-// an imported one.
+// A launch line must not begin at iteration 0 once more where another one has trained. A checkpoint of step 0 is an
+// imported one.
 void FileChecks::check_finetune() {
   const CheckpointConfig& checkpoint = config.checkpoint;
-  if (!checkpoint.finetune || checkpoint.save.empty()) return;
+  if (!checkpoint.finetune || checkpoint.save.empty() || has_gone_on()) return;
   const std::vector<int64_t> steps = complete_steps(checkpoint.save);
   if (steps.empty() || steps.back() == 0) return;
   problems.add("--finetune would start again at iteration 0, and ", origin("--save"),
@@ -183,7 +189,7 @@ void FileChecks::check_save() {
 
 void FileChecks::check_load() {
   const CheckpointConfig& checkpoint = config.checkpoint;
-  if (is_blank("--load", checkpoint.load) || checkpoint.load.empty()) return;
+  if (is_blank("--load", checkpoint.load) || checkpoint.load.empty() || has_gone_on()) return;
   std::error_code error;
   const bool may_be_missing =
       !checkpoint.save.empty() && !checkpoint.ckpt_step &&

@@ -233,6 +233,13 @@ void check_length_stages(const RunConfig& config, int64_t consumed_samples, Prob
   }
 }
 
+store::Beginning beginning_of(const CheckpointConfig& checkpoint) {
+  return {.load = checkpoint.load,
+          .ckpt_step = checkpoint.ckpt_step,
+          .finetune = checkpoint.finetune,
+          .no_load_optim = checkpoint.no_load_optim};
+}
+
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {
   if (is_imported(saved))
     return {

@@ -18,12 +18,14 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "store/beginning.h"
 #include "store/manifest.h"
 #include "store/step_writer.h"
 
 namespace espalier::config {
 
 struct RunConfig;
+struct CheckpointConfig;
 
 struct ResumeFlags {
   std::vector<std::string> overrides;  // --override NAME...
@@ -70,6 +72,9 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
 // That no batch from `consumed_samples` on has truncated samples of two lengths, as an overridden batch size may bring
 // about: their stages begin after so many steps of it.
 void check_length_stages(const RunConfig& config, int64_t consumed_samples, Problems& problems);
+
+// What the command says of how its run begins.
+store::Beginning beginning_of(const CheckpointConfig& checkpoint);
 
 // What makes the same numbers differ in their last bits: layout, threads, CPU, libtorch; one line each, to be said
 // once.

@@ -10,6 +10,7 @@
 #include "base/foreign_checkpoint.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "store/internal/paths.h"
 #include "store/internal/plain_errors.h"
 #include "store/manifest.h"
 #include "store/prune.h"
@@ -18,6 +19,7 @@ namespace espalier::store {
 namespace {
 
 namespace fs = std::filesystem;
+using internal::absolute_path;
 
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
@@ -31,13 +33,6 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
 
 // One that is not a file counts as there: reading it says what is wrong.
 bool has_manifest(const fs::path& folder) { return fs::exists(folder / kManifestName); }
-
-fs::path absolute_path(const fs::path& path) {
-  std::error_code error;
-  fs::path found = fs::weakly_canonical(fs::absolute(path), error);  // a relative one may stay relative
-  if (error) found = fs::absolute(path).lexically_normal();
-  return found.has_filename() ? found : found.parent_path();  // "run/" is "run"
-}
 
 std::string names_of(const std::vector<StepEntry>& entries) {
   std::vector<std::string> names;

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <set>
 
+#include "store/beginning.h"
 #include "store/diff.h"
 #include "store/internal/test_folder.h"
 #include "store/prune.h"
@@ -132,6 +133,29 @@ TEST_F(RunFolder, AStepThatIsAskedForByHandCountsOnce) {
   EXPECT_EQ(start(folder_, 40), 40) << "and the same wish anew";
   EXPECT_EQ(find_checkpoint(folder_, 40, "")->step, 40) << "who does not save there means what he says";
   EXPECT_EQ(find_checkpoint(folder_, 40, folder_ / "other")->step, 40);
+}
+
+// The same command again goes on only once there is something to go on from, and only the same command does.
+TEST_F(RunFolder, WhereARunBeganIsRememberedUntilItHasSaved) {
+  const fs::path archive = folder_ / "archive", run = folder_ / "run";
+  fs::create_directories(run);
+  const Beginning plain{.load = archive};
+  EXPECT_FALSE(has_gone_on(plain, run));
+  EXPECT_FALSE(has_gone_on(plain, ""));
+  remember_beginning(plain, 30, run);
+  EXPECT_FALSE(has_gone_on(plain, run)) << "killed before its first save";
+  SmallCheckpoint().save(run, 40);
+  EXPECT_TRUE(has_gone_on(plain, run));
+  EXPECT_TRUE(has_gone_on({.load = run / "../archive/"}, run / "")) << "the same folders by other names";
+  EXPECT_FALSE(has_gone_on({.load = folder_ / "other"}, run));
+  EXPECT_FALSE(has_gone_on({.load = archive, .ckpt_step = 30}, run));
+  EXPECT_FALSE(has_gone_on({.load = archive, .finetune = true}, run));
+  EXPECT_FALSE(has_gone_on({.load = archive, .no_load_optim = true}, run));
+  EXPECT_FALSE(has_gone_on({.load = run}, run));
+  remember_beginning({.load = run}, 40, run);
+  EXPECT_TRUE(has_gone_on(plain, run)) << "continued by its own folder meanwhile";
+  write_text(run / ".began_from", "{");
+  EXPECT_FALSE(has_gone_on(plain, run)) << "not readable";
 }
 
 TEST_F(RunFolder, OtherProgramsCheckpointsAreNamedWithTheCommandThatImportsThem) {

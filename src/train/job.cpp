@@ -34,6 +34,7 @@
 #include "spec/optimizer.h"
 #include "spec/state_storage.h"
 #include "spec/stored_state.h"
+#include "store/beginning.h"
 #include "text/token_bytes.h"
 #include "train/model_setup.h"
 
@@ -252,7 +253,20 @@ const std::string& Job::loads_from() const {
   return from.rolled_back_to ? from.save : from.load;
 }
 
+// A run that began in another folder, and has saved since, continues from what it saved: the command says how it began.
+void Job::continue_own_run() {
+  config::CheckpointConfig& from = config_.checkpoint;
+  if (from.rolled_back_to || config_.data.eval_only) return;
+  if (!grid_.world.any(grid_.rank == 0 && store::has_gone_on(config::beginning_of(from), from.save))) return;
+  log_info("this run began from ", from.load, ", as its command says, and continues from its own newest checkpoint in ",
+           from.save);
+  from.load = from.save;
+  from.ckpt_step.reset();
+  from.finetune = from.no_load_optim = false;
+}
+
 void Job::find_checkpoint(const OptionTable& table) {
+  continue_own_run();
   const config::CheckpointConfig& from = config_.checkpoint;
   if (loads_from().empty()) return find_pretrained();
   const auto entry = agree_on_step([&]() -> std::optional<store::StepEntry> {
@@ -554,8 +568,11 @@ void Job::prepare_save_folder() {
   for (const std::string& name : aside.incomplete)
     log_warning("a step folder without a manifest was in the way of a later save: it is now ", name,
                 ". Complete the copy and give it its name back if it should count.");
-  if (!begins_anew(config_) && !config_.checkpoint.rolled_back_to)
-    store::remember_step_asked_for(config_.checkpoint.load, config_.checkpoint.ckpt_step, config_.checkpoint.save);
+  const config::CheckpointConfig& from = config_.checkpoint;
+  if (!begins_anew(config_) && !from.rolled_back_to)
+    store::remember_step_asked_for(from.load, from.ckpt_step, from.save);
+  if (loaded_ && !is_pretrained_ && !is_from_memory_ && !config_.data.eval_only && !from.rolled_back_to)
+    store::remember_beginning(config::beginning_of(from), loaded_->step, from.save);
   if (aside.num_records > 0)
     log_info(aside.num_records, " records after step ", trainer_->position().step,
              " moved to metrics.superseded.jsonl");

@@ -78,6 +78,7 @@ class Job {
   using FindStep = std::function<std::optional<store::StepEntry>()>;
   std::optional<store::StepEntry> agree_on_step(const FindStep& find) const;
   const std::string& loads_from() const;
+  void continue_own_run();
   void find_checkpoint(const OptionTable& table);
   // What a run begins with whose model is another one, as far as they have parameters in common (pretrained.cpp).
   void find_pretrained();

@@ -193,6 +193,76 @@ TEST(Restart, AStepAskedForByHandIsGoneBackToOnce) {
   EXPECT_EQ(num_records(folder / "run"), 8u);
 }
 
+// The folder of --load is not that of --save: killed before the first save and after it, and started again by hand, the
+// run goes on in its own folder, and a finetuning does not begin once more.
+class FromAnotherFolder : public testing::TestWithParam<std::string> {};
+
+TEST_P(FromAnotherFolder, ARunGoesOnInItsOwn) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 300, 5);
+  const Words train = Words{"train", "gpt"} + tiny_run(folder / "data") +
+                      split_blanks("--train-samples 800 --lr-decay-samples 800 --num-threads 1 --eval-interval 100000"),
+              begin = Words{"--load", folder / "archive", "--save-interval", "30"} + split_blanks(GetParam());
+  const Shell archive = shell(
+      folder, "espalier" + command_line(train) + " --save-interval 2 --exit-interval 4 --save " + (folder / "archive"));
+  ASSERT_EQ(archive.exit_code, 0) << archive.errors;
+  const Words two = {"--nproc-per-node", "2", "--max-restarts", "9"};
+  const Words straight = two + train + begin + Words{"--save", folder / "straight"},
+              killed = two + train + begin + Words{"--save", folder / "killed"};
+  const Shell undisturbed = shell(folder, "espalier launch" + command_line(straight));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.errors;
+  const auto kill_first_rank = [&](LauncherProcess& run, const std::string& file) {
+    ASSERT_TRUE(wait_until(120, [&] { return fs::exists((folder / "killed") + file) || !run.runs(); }));
+    std::map<int64_t, pid_t> ranks;
+    ASSERT_TRUE(wait_until(60, [&] { return (ranks = run.ranks()).size() == 2 || !run.runs(); }));
+    ASSERT_TRUE(run.runs()) << run.said();
+    kill(ranks.at(0), SIGKILL);
+  };
+  {
+    LauncherProcess run(folder / "first.log", killed);
+    kill_first_rank(run, "/metrics.jsonl");
+    kill_first_rank(run, "/step_00000030/manifest.json");
+    ASSERT_TRUE(wait_until(120, [&] { return fs::exists(folder / "killed/step_00000060/manifest.json"); }))
+        << run.said();
+    EXPECT_NE(run.said().find("continues from its own newest checkpoint"), std::string::npos) << run.said();
+    run.end(SIGKILL);
+  }
+  const Shell again = shell(folder, "espalier launch" + command_line(killed));
+  ASSERT_EQ(again.exit_code, 0) << again.errors;
+  EXPECT_EQ(step_records(folder / "killed"), step_records(folder / "straight"));
+  EXPECT_EQ(different_tensors(folder / "straight/step_00000100", folder / "killed/step_00000100"), Words{});
+  const Shell other = shell(folder, "espalier launch" + command_line(two + train) + " --save-interval 30 --load " +
+                                        (folder / "straight") + " --save " + (folder / "killed"));
+  EXPECT_EQ(other.exit_code, 73) << other.errors;
+  EXPECT_NE(other.errors.find("already holds checkpoints up to step_00000100"), std::string::npos) << other.errors;
+}
+
+INSTANTIATE_TEST_SUITE_P(Restart, FromAnotherFolder,
+                         testing::Values("", "--ckpt-step 2", "--finetune", "--no-load-optim",
+                                         "--non-persistent-save-interval 1 --finetune"));
+
+// Another job trains into the folder: that is said once, and nobody tries again.
+TEST(Restart, AFolderThatIsInUseEndsAStartAtOnce) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 300, 5);
+  const Words run = Words{"--nproc-per-node", "2", "--max-restarts", "5"},
+              train =
+                  Words{"train", "gpt"} + tiny_run(folder / "data") +
+                  split_blanks("--train-samples 8000000 --lr-decay-samples 8000000 --save-interval 100000 --load ") +
+                  Words{folder / "run", "--save", folder / "run"};
+  LauncherProcess first(folder / "first.log", run + train);
+  ASSERT_TRUE(wait_until(120, [&] { return num_records(folder / "run") > 0 || !first.runs(); })) << first.said();
+  const Shell second = shell(
+      folder, concat("espalier launch --alert-command 'cat >>", folder / "alerts", "'", command_line(run + train)));
+  EXPECT_EQ(second.exit_code, 73) << second.errors;
+  EXPECT_EQ(count(second.errors, "starting all ranks again"), 0u) << second.errors;
+  EXPECT_EQ(second.errors.find("the same fault came"), std::string::npos) << second.errors;
+  const std::string alerts = read_file(folder / "alerts");
+  EXPECT_EQ(count(alerts, "\"incident\":\"failure\""), 1u) << alerts;
+  EXPECT_NE(alerts.find("this start is refused, and nothing has been trained by it"), std::string::npos) << alerts;
+  EXPECT_TRUE(first.runs()) << "undisturbed";
+}
+
 // Weights that are not finite after the first step: whoever tries again gets there again.
 TEST(Restart, TheSameErrorAtTheSameStepEndsTheRunWithAPageOfItsCause) {
   const TemporaryFolder folder;

@@ -1,0 +1,56 @@
+#include "store/beginning.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "store/internal/paths.h"
+#include "store/internal/plain_errors.h"
+#include "store/run_folder.h"
+
+namespace espalier::store {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kMarkName = ".began_from";
+
+// Null where the command continues in the folder that it saves to.
+Json words_of(const Beginning& beginning, const fs::path& save) {
+  if (save.empty() || beginning.load.empty()) return nullptr;
+  const fs::path from = internal::absolute_path(beginning.load), to = internal::absolute_path(save);
+  if (from == to || from.parent_path() == to) return nullptr;
+  return {{"load", from.string()},
+          {"ckpt_step", beginning.ckpt_step ? Json(*beginning.ckpt_step) : Json(nullptr)},
+          {"finetune", beginning.finetune},
+          {"no_load_optim", beginning.no_load_optim}};
+}
+
+}  // namespace
+
+bool has_gone_on(const Beginning& asked_for, const fs::path& save) {
+  return with_plain_errors([&] {
+    const Json words = words_of(asked_for, save);
+    const fs::path mark = save / kMarkName;
+    if (words.is_null() || !fs::is_regular_file(mark)) return false;
+    const Json written = Json::parse(read_file(mark), nullptr, /*allow_exceptions=*/false);
+    return written.is_object() && written.value("command", Json()) == words && !list_steps(save).complete.empty();
+  });
+}
+
+void remember_beginning(const Beginning& beginning, int64_t step, const fs::path& save) {
+  with_plain_errors([&] {
+    const Json words = words_of(beginning, save);
+    if (words.is_null()) return;
+    const Json mark = {
+        {"what", concat("This run began from step ", step,
+                        " of another folder. Started again by the same command it continues from its own newest "
+                        "checkpoint; without this file it would be refused.")},
+        {"step", step},
+        {"command", words}};
+    write_file_atomically(save / kMarkName, mark.dump(2) + "\n");
+  });
+}
+
+}  // namespace espalier::store

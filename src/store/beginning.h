@@ -1,0 +1,27 @@
+// Where a run began whose --load is another folder than its --save: `.began_from` in the folder of --save.
+//
+// Started again by the same command, by a restart, a scheduler or hand, such a run continues from its own newest
+// checkpoint; a finetuning does not begin once more.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace espalier::store {
+
+// What a command says of the beginning of its run.
+struct Beginning {
+  std::filesystem::path load;
+  std::optional<int64_t> ckpt_step;
+  bool finetune = false, no_load_optim = false;
+};
+
+// True where the run in `save` began by the same words, in another folder, and has saved a checkpoint since.
+bool has_gone_on(const Beginning& asked_for, const std::filesystem::path& save);
+
+// To be called under the lock of `save`, before its first checkpoint. `step`: that of the checkpoint in `load` that was
+// taken, for people. Nothing is written where `load` is in `save`.
+void remember_beginning(const Beginning& beginning, int64_t step, const std::filesystem::path& save);
+
+}  // namespace espalier::store
