@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
 
 namespace espalier::report {
@@ -19,9 +20,20 @@ AppendedFile::AppendedFile(std::filesystem::path path, std::string header)
 }
 
 AppendedFile::~AppendedFile() {
+  try_once_more();
   if (descriptor_ >= 0) ::close(descriptor_);
   if (const int64_t lost = num_lost_ + static_cast<int64_t>(waiting_.size()); lost > 0)
-    log_warning(lost, " records of '", path_.string(), "' could not be written and are lost");
+    log_warning(format_counted(lost, "record"), " of '", path_.string(), "' could not be written and ",
+                lost == 1 ? "is" : "are", " lost");
+}
+
+// There may be room again since the last record came.
+void AppendedFile::try_once_more() {
+  try {
+    if (!waiting_.empty() && !is_in_place()) open();
+    for (; !waiting_.empty(); waiting_.pop_front()) write(waiting_.front());
+  } catch (const UserError&) {  // said when it began
+  }
 }
 
 void AppendedFile::open() {
@@ -84,7 +96,9 @@ void AppendedFile::append(std::string record) {
     return say_trouble(error.what());
   }
   if (in_trouble_)
-    log_warning("'", path_.string(), "' can be written again: ", num_late, " late records are in it",
+    log_warning("'", path_.string(),
+                "' can be written again: ", format_counted(static_cast<int64_t>(num_late), "late record"),
+                num_late == 1 ? " is in it" : " are in it",
                 num_lost_ > 0 ? concat(", the ", num_lost_, " oldest are lost") : "");
   in_trouble_ = false;
   num_lost_ = 0;

@@ -32,6 +32,7 @@ class AppendedFile {
   void open();
   bool is_in_place() const;
   void write(const std::string& record);
+  void try_once_more();
   void say_trouble(const std::string& reason);
 
   std::filesystem::path path_;

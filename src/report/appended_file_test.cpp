@@ -84,6 +84,20 @@ TEST_F(AppendedFileTest, GoesOnWhereItEndedAndRefusesAtTheStartOnly) {
   EXPECT_THROW(AppendedFile(folder_ / "records/below"), UserError);
 }
 
+// Room that comes after the last record is used.
+TEST_F(AppendedFileTest, WhatWaitsIsTriedOnceMoreAtTheEnd) {
+  testing::internal::CaptureStderr();
+  {
+    AppendedFile file(folder_ / "records");
+    {
+      const FileSizeLimit limit(0);
+      file.append("a\n");
+    }
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("lost"), std::string::npos);
+  EXPECT_EQ(content(), "a\n");
+}
+
 TEST_F(AppendedFileTest, RecordsThatCameToNothingAreCounted) {
   testing::internal::CaptureStderr();
   {

@@ -139,8 +139,11 @@ void FiniteCheck::after_step(const report::StepReport& report) {
   if (!first_bad_) first_bad_ = {report.step, what};
   if (num_in_a_row_ <= kSaidAlone || report.step % job_.config().logging.log_interval == 0)
     log_warning("step ", report.step, ": ", what, report.skipped ? "; the step changed nothing" : "",
-                num_in_a_row_ > 1 ? concat("; so it was in the ", num_in_a_row_ - 1, " steps before") : "");
-  if (!report.skipped) check();
+                num_in_a_row_ == 2  ? std::string("; so it was in the step before")
+                : num_in_a_row_ > 2 ? concat("; so it was in the ", num_in_a_row_ - 1, " steps before")
+                                    : std::string());
+  // Steps that change nothing leave what the first of them has found.
+  if (!report.skipped || num_in_a_row_ == 1) check();
 }
 
 // The gradients of a loss that is not finite are all alike.

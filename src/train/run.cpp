@@ -312,7 +312,8 @@ void Loop::roll_back(int64_t spike) {
   if (tried >= kMostRollBacks)
     throw UserError(concat("step ", spike, " is a spike after the run went back to step ", to, " ", tried,
                            " times: the data in between are not its cause. Continue from an earlier checkpoint "
-                           "(--ckpt-step), with a smaller --lr, or with --spike-policy skip"));
+                           "(--ckpt-step), with a smaller --lr, or with --spike-policy skip"),
+                    kNotFinite);
   const std::string what = concat("step ", spike, " is a spike: the run goes back to the checkpoint of step ", to,
                                   " and passes over steps ", to + 1, " to ", spike);
   log_warning(what);
@@ -416,6 +417,7 @@ void run(config::RunConfig& config, const OptionTable& table, const std::string&
          const MakeObserver& make_first) {
   if (grid.world.any(kill_switch_present(config))) {
     log_info(report::datetime_line(kill_switch_reason(config)));
+    log_warning("nothing was trained: remove '", config.training.kill_switch_path, "' to train");
     return;
   }
   if (config.checkpoint.save.empty() && !config.data.eval_only)

@@ -258,6 +258,18 @@ TEST_F(Finite, TheDocumentOfABadActivationIsNamed) {
   }
 }
 
+// With clipping no step changes anything from there on, and none would end the run.
+TEST_F(Finite, AWeightEndsTheRunAtTheFirstStepThatItSpoils) {
+  for (const std::string layout : {"tp1", "dp2zero1", "pp2"}) {
+    SCOPED_TRACE(layout);
+    const Plant plant{.where = Where::kWeightBefore, .param = kParam, .value = kInfinity, .first = 2, .last = 2};
+    const std::string end = run("spoilt", plant, "--save-interval 1", layout);
+    EXPECT_EQ(end.find(concat("17 after step 2 '", kParam, "' holds NaN or infinity")), 0u) << end;
+    EXPECT_EQ(saved("spoilt"), std::vector<int64_t>{1});
+    std::filesystem::remove_all(*folder_ / "spoilt");
+  }
+}
+
 TEST_F(Finite, ASaveWaitsForASoundStep) {
   const Plant plant{.where = Where::kActivation, .param = kParam, .value = kInfinity, .first = 2, .last = 2};
   EXPECT_EQ(run("waits", plant, "--save-interval 2"), "0");

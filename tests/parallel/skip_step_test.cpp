@@ -197,10 +197,11 @@ TEST_F(SkipStep, RollsBackToOneCheckpointThreeTimes) {
     try {
       train(words, grid);
     } catch (const UserError& caught) {
-      return caught.what();
+      return concat(static_cast<int>(caught.code()), " ", caught.what());
     }
     return "";
   })[0];
+  EXPECT_EQ(error.find("17 "), 0u) << error;
   EXPECT_NE(error.find(" 3 times: the data in between are not its cause"), std::string::npos) << error;
 }
 
