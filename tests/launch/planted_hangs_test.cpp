@@ -164,7 +164,7 @@ TEST(PlantedHangs, AreAllNamedInTheirPhase) {
   write_token_files(folder / "data", 300, 5);
   setenv("LD_PRELOAD", ESPALIER_PLANTED_FAULTS, 1);
   const bool all = std::getenv("ESPALIER_TEST_ALL") != nullptr;
-  const int wanted = all ? 300 : 2 * kPlantsOfOneRun - 2;
+  const int wanted = all ? 300 : 3 * kPlantsOfOneRun - 3;
   std::mutex mutex;
   std::vector<Outcome> outcomes;
   int num_started = 0;
@@ -173,7 +173,7 @@ TEST(PlantedHangs, AreAllNamedInTheirPhase) {
   };
   // The runs wait most of their time.
   std::vector<std::thread> threads;
-  for (int thread = 0; thread < (all ? 6 : 2); ++thread)
+  for (int thread = 0; thread < (all ? 6 : 3); ++thread)
     threads.emplace_back([&] {
       while (true) {
         int number = 0;

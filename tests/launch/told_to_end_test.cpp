@@ -59,6 +59,7 @@ class ToldToEnd : public testing::Test {
 
 // Busy ranks of which nothing is known yet, that would be left alone as long as nobody wants the run to end.
 TEST_F(ToldToEnd, ABusyRankIsNamedAndEndedWithinTheBound) {
+  if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes two minutes: --all";
   const std::string kill_switch = folder_ / "end";
   auto by_time = launch("exit duration", {"--exit-duration-in-mins", "1"});
   const auto time_rank = hang(*by_time, 0, RunPhase::kLoad, Hang::kBusy);
