@@ -296,19 +296,17 @@ bool RunLoop::hold(Ranks& ranks) {
 int RunLoop::end_by_signal(const Round& round, const Ranks& ranks) {
   try_to_tell([&] { meeting_.report_over(ranks.all_well()); });
   if (ranks.all_well()) return 0;
-  const bool any_says_why = std::any_of(ranks.failures().begin(), ranks.failures().end(),
-                                        [](const Failure& failure) { return !failure.error_file.empty(); });
-  if (any_says_why) {
-    std::vector<Failure> failures = ranks.failures();
-    sort_by_cause(failures);
-    const Failure& cause = failures.front();
-    if (round.node == 0)
-      site_.tell({.what = concat("told to stop, rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
-                                 "); the run has ended"),
-                  .run_folder = ranks.sight().folder,
-                  .failures = failures});
-    return report(failures);
-  }
+  std::vector<Failure> failures = ranks.failures();
+  // Of the signal itself those end that were not yet so far as to heed it.
+  std::erase_if(failures, [&](const Failure& failure) { return failure.signal == ending_signal_; });
+  sort_by_cause(failures);
+  if (round.node == 0 && !failures.empty())
+    site_.tell({.what = concat("told to stop, rank ", failures.front().rank, " on ", failures.front().host, " failed (",
+                               describe(failures.front()), "); the run has ended"),
+                .run_folder = ranks.sight().folder,
+                .failures = failures});
+  for (const Failure& failure : ranks.failures())
+    if (!failure.error_file.empty()) return report(ranks.failures());
   log_info("stopped by SIG", sigabbrev_np(ending_signal_));
   return 128 + ending_signal_;
 }

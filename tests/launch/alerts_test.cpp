@@ -83,8 +83,8 @@ TEST_F(LaunchedAlerts, TellWhatRanksWriteAndThatARunHasEnded) {
   EXPECT_NE(read_file(folder_ / "alerts").find("the run has ended"), std::string::npos);
 }
 
-// Its files cannot grow: what it learnt since is lost, which is more than that a save failed.
-TEST_F(LaunchedAlerts, TellThatARunThatWasToldToStopCouldNotSave) {
+// A signal ends it when its files cannot grow: what it learnt since is lost.
+TEST_F(LaunchedAlerts, TellThatARunThatWasToldToStopDiedBeforeItHadSaved) {
   const Shell run =
       shell(folder_, preamble() + "espalier launch --nproc-per-node 1 --alert-command 'cat >>'$folder'/alerts' " +
                          training({"--train-samples", "8000000", "--lr-decay-samples", "8000000"}) + R"(& launcher=$!
@@ -92,11 +92,11 @@ TEST_F(LaunchedAlerts, TellThatARunThatWasToldToStopCouldNotSave) {
     prlimit --pid $(rank 0) --fsize=100
     kill -TERM $launcher
     wait $launcher; echo "launcher: $?")");
-  EXPECT_EQ(run.output, "launcher: 74\n") << run.errors << read_file(folder_ / "log");
+  EXPECT_EQ(run.output, "launcher: 143\n") << run.errors << read_file(folder_ / "log");
   const std::vector<std::string> told = alerts();
   EXPECT_EQ(std::count(told.begin(), told.end(), "failure of attempt 0"), 1) << read_file(folder_ / "alerts");
   EXPECT_NE(read_file(folder_ / "alerts").find("told to stop, rank 0 on "), std::string::npos);
-  EXPECT_NE(read_file(folder_ / "run/events.jsonl").find("steps are lost"), std::string::npos);
+  EXPECT_NE(read_file(folder_ / "run/events.jsonl").find("signal 25, SIGXFSZ); the run has ended"), std::string::npos);
 }
 
 // No machine comes in the place of one that was lost; then the machine of the rendezvous store is lost.
