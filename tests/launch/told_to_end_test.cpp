@@ -2,6 +2,7 @@
 // rank is named and ended within a bound that the launcher says, nothing is started again, and what was saved stays.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "base/format.h"
