@@ -124,7 +124,8 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   const RoundOutcome outcome = watch(round, *ranks);
   const bool all_well = outcome == RoundOutcome::kDone || outcome == RoundOutcome::kRegroups;
   if (!all_well) reap_together(*ranks);
-  if (outcome == RoundOutcome::kFailed && ending_signal_ == 0 && hold(*ranks)) {
+  const bool may_start = told_by_.empty() || may_end_later();
+  if (outcome == RoundOutcome::kFailed && may_start && hold(*ranks)) {
     const std::optional<int> exit_code = end_or_restart(round, *ranks);
     if (!exit_code && may_go_on_) held_ = std::move(ranks);
     return exit_code;
@@ -150,9 +151,7 @@ RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
     if (told_by_.empty()) look_for_reason_to_end(ranks);
     ranks.end_hung(told_to_end());
     const bool is_told = !told_by_.empty();
-    // Those that keep their state can still go on, and end as they were told.
-    const bool may_go_on = !is_told || (ending_signal_ == 0 && ranks.may_be_held());
-    if (ranks.any_failed() && may_go_on) return RoundOutcome::kFailed;
+    if (ranks.any_failed() && (!is_told || (may_end_later() && ranks.may_be_held()))) return RoundOutcome::kFailed;
     if (ranks.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
       deadline = surroundings_.time_in(patience_after_failure());
     if (round.node == 0 && !is_told) take_in_waiting(ranks);
@@ -272,6 +271,10 @@ void RunLoop::reap_together(Ranks& ranks) {
   surroundings_.sleep_for(std::chrono::milliseconds(100));
   ranks.reap();
 }
+
+// Ranks that keep their state can go on, and save and stop in the next start. Not where the run's time is up, or the
+// kill switch is there.
+bool RunLoop::may_end_later() const { return ending_signal_ == 0 && asks_to_stop_; }
 
 void RunLoop::stop(Ranks& ranks) {
   try_to_tell([this] { meeting_.report_failed(); });

@@ -54,6 +54,7 @@ class RunLoop {
   void pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline);
   void take_between_starts(int signal);
   void ask_again_to_stop(Ranks& ranks);
+  bool may_end_later() const;
   void stop(Ranks& ranks);
   void reap_together(Ranks& ranks);
   bool hold(Ranks& ranks);
