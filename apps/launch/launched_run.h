@@ -12,7 +12,7 @@ namespace espalier {
 // UserError where something else runs, or nothing is saved.
 std::string save_folder_of(const std::vector<std::string>& words, const std::string& option);
 
-// Whether the run loads from where it saves: started again, it goes on. False of what trains nothing.
+// Whether the run, started again, goes on from what it saved, wherever it began. False of what trains nothing.
 bool goes_on_where_it_stopped(const std::vector<std::string>& words);
 
 // By which rules the run ends by itself; none of what trains nothing.

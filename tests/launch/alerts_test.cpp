@@ -83,8 +83,8 @@ TEST_F(LaunchedAlerts, TellWhatRanksWriteAndThatARunHasEnded) {
   EXPECT_NE(read_file(folder_ / "alerts").find("the run has ended"), std::string::npos);
 }
 
-// A signal ends it when its files cannot grow: what it learnt since is lost.
-TEST_F(LaunchedAlerts, TellThatARunThatWasToldToStopDiedBeforeItHadSaved) {
+// No file of its can grow, so that it cannot even say why: what it learnt since is lost.
+TEST_F(LaunchedAlerts, TellThatARunThatWasToldToStopCouldNotSave) {
   const Shell run =
       shell(folder_, preamble() + "espalier launch --nproc-per-node 1 --alert-command 'cat >>'$folder'/alerts' " +
                          training({"--train-samples", "8000000", "--lr-decay-samples", "8000000"}) + R"(& launcher=$!
@@ -96,7 +96,8 @@ TEST_F(LaunchedAlerts, TellThatARunThatWasToldToStopDiedBeforeItHadSaved) {
   const std::vector<std::string> told = alerts();
   EXPECT_EQ(std::count(told.begin(), told.end(), "failure of attempt 0"), 1) << read_file(folder_ / "alerts");
   EXPECT_NE(read_file(folder_ / "alerts").find("told to stop, rank 0 on "), std::string::npos);
-  EXPECT_NE(read_file(folder_ / "run/events.jsonl").find("signal 25, SIGXFSZ); the run has ended"), std::string::npos);
+  EXPECT_NE(read_file(folder_ / "run/events.jsonl").find("failed (exit code 74); the run has ended"),
+            std::string::npos);
 }
 
 // No machine comes in the place of one that was lost; then the machine of the rendezvous store is lost.
