@@ -268,17 +268,19 @@ TEST(OtherPrecision, GoesOnWithWeightsMomentsAndPosition) {
   }
 }
 
-TEST(Finetune, CannotBeginAgainOverARunThatHasCheckpoints) {
+TEST(Finetune, GoesOnByTheSameCommandAndNeverBeginsAgainOverARunThatHasCheckpoints) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
   const Words run = tiny_run(folder / "data") + Words{"--save-interval", "2"};
   train(run + Words{"--save", folder / "base"});
-  const Words tune = run + Words{"--load", folder / "base", "--finetune", "--save", folder / "tuned"};
+  std::filesystem::copy(folder / "base", folder / "other", std::filesystem::copy_options::recursive);
+  const Words into = run + Words{"--finetune", "--save", folder / "tuned"};
+  const Words tune = into + Words{"--load", folder / "base"};
   train(tune + Words{"--exit-interval", "1"});
   std::filesystem::remove_all(folder / "tuned/step_00000001");
   train(tune + Words{"--exit-interval", "4"});  // killed before its first checkpoint: it may begin again
   try {
-    train(tune);
+    train(into + Words{"--load", folder / "other"});
     FAIL() << "began again";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what())
@@ -289,6 +291,10 @@ TEST(Finetune, CannotBeginAgainOverARunThatHasCheckpoints) {
               std::string::npos)
         << error.what();
   }
+  train(tune);
+  train(into + Words{"--load", folder / "base", "--save", folder / "straight"});
+  EXPECT_EQ(step_records(folder / "tuned"), step_records(folder / "straight"));
+  EXPECT_EQ(different_tensors(folder / "straight/step_00000010", folder / "tuned/step_00000010"), Words{});
 }
 
 TEST(NoLoadOptim, KeepsThePositionWithFreshMoments) {
