@@ -97,7 +97,7 @@ std::vector<Failure> failures_from_json(const std::string& text) {
     entry.at("phase").get_to(failure.phase);
     entry.at("step").get_to(failure.step);
     entry.at("lost_machine").get_to(failure.lost_machine);
-    entry.at("lacked_memory").get_to(failure.lacked_memory);
+    failure.lacked_memory = entry.value("lacked_memory", false);  // records of earlier versions do not say it
     failures.push_back(std::move(failure));
   }
   return failures;

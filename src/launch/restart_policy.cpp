@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -93,23 +94,28 @@ RestartPolicy::RestartPolicy(int64_t max_restarts, const std::string& history) :
   json.at("furthest_step").get_to(furthest_step_);
   json.at("num_without_gain").get_to(num_without_gain_);
   json.at("num_restarts").get_to(num_restarts_);
+  json.at("has_been_tried").get_to(has_been_tried_);
   alike_ = failures_from_json(json.at("alike").dump());
 }
 
 std::string RestartPolicy::history() const {
   std::vector<Failure> alike = alike_;
-  for (Failure& failure : alike)
+  for (Failure& failure : alike) {
+    const bool hung = was_hung(failure);
     for (std::string* text : {&failure.error_file, &failure.message, &failure.last_lines}) text->clear();
+    if (hung) failure.message = "the run hangs";
+  }
   const Json json = {{"furthest_step", furthest_step_},
                      {"num_without_gain", num_without_gain_},
                      {"num_restarts", num_restarts_},
+                     {"has_been_tried", has_been_tried_},
                      {"alike", Json::parse(to_json(alike))}};
   return json.dump();
 }
 
 RestartDecision RestartPolicy::decide(const Failure& cause) {
   // Of programs that do not say where they are nothing is known: they are started again as torchrun does.
-  const bool is_known = !cause.phase.empty(), is_first = furthest_step_ < 0;
+  const bool is_known = !cause.phase.empty(), is_first = !std::exchange(has_been_tried_, true);
   if (!is_known || (!alike_.empty() && !same_fault(alike_.back(), cause))) alike_.clear();
   if (is_known) alike_.push_back(cause);
   if (!cause.lost_machine) num_without_gain_ = cause.step > furthest_step_ ? 0 : num_without_gain_ + 1;

@@ -39,7 +39,10 @@ class RestartPolicy {
   // `cause`: of the failure of one start. Launchers that know the same history decide alike.
   RestartDecision decide(const Failure& cause);
   // The ranks have got further and saved, and are to start again with other machines.
-  void gain() { num_without_gain_ = num_restarts_ = 0; }
+  void gain() {
+    num_without_gain_ = num_restarts_ = 0;
+    has_been_tried_ = true;
+  }
   // The last restart's number since a step was gained; 0: there was none since.
   int64_t restart() const { return num_restarts_; }
   // For another launcher. Short: without what failures said, which has been told where they came.
@@ -48,6 +51,7 @@ class RestartPolicy {
  private:
   int64_t max_restarts_;
   int64_t furthest_step_ = -1, num_without_gain_ = 0, num_restarts_ = 0;  // since a step was gained
+  bool has_been_tried_ = false;                                           // there was a start before
   std::vector<Failure> alike_;  // the last failures, as far as they are the same fault at a place that is known
 };
 

@@ -123,6 +123,8 @@ TEST(RestartPolicy, RestartsAreBoundedSinceAStepWasGained) {
 
 // A launcher that was not there goes on from what another has left; `alone` is asked throughout.
 TEST(RestartPolicy, GoesOnFromItsHistoryAsIfItHadSeenAllItself) {
+  Failure hung = killed(1, 17);
+  hung.message = "the run hangs";
   Failure elsewhere = ended(0, 0, 1), machine = ended(3, 0, 1), other_program = ended(1, 0, 9);
   elsewhere.phase = "load";
   machine.lost_machine = true;
@@ -133,6 +135,7 @@ TEST(RestartPolicy, GoesOnFromItsHistoryAsIfItHadSeenAllItself) {
       {killed(0, 3), machine, killed(1, 3), killed(0, 4), ended(1, 17, 65), machine, ended(1, 17, 65),
        ended(0, 17, 65)},
       {other_program, other_program, killed(2, 5), other_program, killed(2, 5), killed(2, 4)},
+      {hung, hung, hung, hung, hung},
       {ended(1, 9, 0, SIGSEGV), ended(0, 9, 0, SIGSEGV), ended(0, 9, 0, SIGSEGV)}};
   for (const std::vector<Failure>& run : runs) {
     RestartPolicy alone(7);

@@ -50,6 +50,17 @@ void try_to_tell(const Tell& tell) {
   }
 }
 
+// Not by what a rank did itself, and not by the launcher as it hung.
+bool are_from_outside(const std::vector<Failure>& failures) {
+  return std::all_of(failures.begin(), failures.end(),
+                     [](const Failure& failure) { return is_from_outside(failure) && !was_hung(failure); });
+}
+
+bool trains(const Ranks& ranks) {
+  const RunPhase phase = ranks.sight().phase;
+  return phase != RunPhase::kStart && phase != RunPhase::kLoad;
+}
+
 }  // namespace
 
 int RunLoop::run() {
@@ -119,6 +130,7 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   num_held_ = 0;
   first_step_.reset();
   told_by_.clear();
+  is_again_ = round.number > 0;
   round_start_ = last_question_ = surroundings_.now();
   std::unique_ptr<Ranks> ranks = site_.start(round, std::move(held_));
   const RoundOutcome outcome = watch(round, *ranks);
@@ -135,7 +147,7 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   if (outcome == RoundOutcome::kRegroups && told_by_.empty()) return start_with_others();
   if (all_well) return 0;
   if (ending_signal_ != 0) return end_by_signal(round, *ranks);
-  if (!told_by_.empty()) return end_as_told(round, *ranks);
+  if (!told_by_.empty() && !may_end_later()) return end_as_told(round, ranks->failures(), ranks->sight().folder);
   if (outcome == RoundOutcome::kLostStore) return end_without_store(*ranks);
   return end_or_restart(round, *ranks);
 }
@@ -151,7 +163,8 @@ RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
     if (told_by_.empty()) look_for_reason_to_end(ranks);
     ranks.end_hung(told_to_end());
     const bool is_told = !told_by_.empty();
-    if (ranks.any_failed() && (!is_told || (may_end_later() && ranks.may_be_held()))) return RoundOutcome::kFailed;
+    if (ranks.any_failed() && (!is_told || (may_end_later() && are_from_outside(ranks.failures()))))
+      return RoundOutcome::kFailed;
     if (ranks.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
       deadline = surroundings_.time_in(patience_after_failure());
     if (round.node == 0 && !is_told) take_in_waiting(ranks);
@@ -233,9 +246,14 @@ void RunLoop::pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline) {
   if (signal == SIGCHLD) return;
   const std::string name = concat("SIG", sigabbrev_np(signal));
   if (!TakenSignals::ends(signal)) {
-    ranks.send(signal);
     const bool ends_run = signal == SIGUSR1 && program_.is_ours;
-    if (ends_run) note_told(name), asks_to_stop_ = has_asked_here_ = true;
+    if (ends_run) asks_to_stop_ = true;
+    if (ends_run && is_again_ && !trains(ranks)) {  // in a restart, whose copies of the state are not read yet
+      log_info(name, ": passed on to the ranks once they train");
+      return;
+    }
+    ranks.send(signal);
+    if (ends_run) note_told(name), has_asked_here_ = true;
     log_info("passed ", name, " on to the ranks", ends_run ? bound_in_words(ranks) : "");
     return;
   }
@@ -272,23 +290,20 @@ void RunLoop::reap_together(Ranks& ranks) {
   ranks.reap();
 }
 
-// Ranks that keep their state can go on, and save and stop in the next start. Not where the run's time is up, or the
+// With the state of the ranks in memory the next start can save it and stop. Not where the run's time is up, or the
 // kill switch is there.
-bool RunLoop::may_end_later() const { return ending_signal_ == 0 && asks_to_stop_; }
+bool RunLoop::may_end_later() const { return ending_signal_ == 0 && asks_to_stop_ && site_.holds_snapshots(); }
 
 void RunLoop::stop(Ranks& ranks) {
   try_to_tell([this] { meeting_.report_failed(); });
-  ranks.stop(SIGTERM, !told_by_.empty() ? 0 : patience_after_failure());
+  ranks.stop(SIGTERM, !told_by_.empty() && !may_end_later() ? 0 : patience_after_failure());
   try_to_tell([&] { meeting_.report_stopped(ranks.failures()); });
 }
 
 // Where all that is known to have failed was ended from outside: the others may go on with their state. False: they
 // have to be stopped, or have ended.
 bool RunLoop::hold(Ranks& ranks) {
-  const bool all_from_outside =
-      std::all_of(ranks.failures().begin(), ranks.failures().end(),
-                  [](const Failure& failure) { return is_from_outside(failure) && !was_hung(failure); });
-  if (!all_from_outside || !ranks.may_be_held()) return false;
+  if (!are_from_outside(ranks.failures()) || !ranks.may_be_held()) return false;
   try_to_tell([this] { meeting_.report_failed(); });
   num_held_ = ranks.hold(kSecondsToLeave + 1);
   if (num_held_ == 0) return false;
@@ -315,9 +330,8 @@ int RunLoop::end_by_signal(const Round& round, const Ranks& ranks) {
 }
 
 // Not by a signal that ends this launcher, and the ranks did not end well.
-int RunLoop::end_as_told(const Round& round, const Ranks& ranks) {
+int RunLoop::end_as_told(const Round& round, const std::vector<Failure>& failures, const std::string& run_folder) {
   try_to_tell([this] { meeting_.report_over(/*well=*/false); });
-  const std::vector<Failure>& failures = ranks.failures();
   if (failures.empty()) {
     log_warning("the ranks were stopped because another machine's failed after the run was told to end (", told_by_,
                 ")");
@@ -327,7 +341,7 @@ int RunLoop::end_as_told(const Round& round, const Ranks& ranks) {
   if (round.node == 0)
     site_.tell({.what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
                                ") after the run was told to end (", told_by_, "); the run has ended"),
-                .run_folder = ranks.sight().folder,
+                .run_folder = run_folder,
                 .starts_again = false,
                 .failures = failures});
   return report(failures);
@@ -370,6 +384,7 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
     return static_cast<int>(ExitCode::kLostPeer);
   }
   const Failure& cause = failures.front();
+  if (!told_by_.empty() && !are_from_outside({cause})) return end_as_told(round, failures, run_folder);
   // The same options would be refused again.
   const bool is_refused =
       program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
@@ -385,6 +400,7 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
       return report(failures);
     }
     restarts_ = RestartPolicy(options_.max_restarts);
+    restarts_.gain();
     decision = {.starts_again = true, .restart = 0, .trusts_memory = true, .alike = {}};
   }
   const std::string what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); ");
@@ -452,7 +468,7 @@ void RunLoop::stay_as_host() {
 // A signal that ends the launcher is heard when it meets the others, or here.
 void RunLoop::wait_before_restart(double seconds) {
   const Time end = surroundings_.time_in(seconds);
-  while (surroundings_.now() < end && ending_signal_ == 0)
+  while (surroundings_.now() < end && ending_signal_ == 0 && !asks_to_stop_)
     if (const auto signal = surroundings_.wait_for_signal(0.1)) take_between_starts(*signal);
 }
 
@@ -462,10 +478,10 @@ void RunLoop::take_between_starts(int signal) {
 }
 
 // Training saves and stops on SIGUSR1, which a scheduler sends once: ranks that did not get so far, or are of a later
-// start, get it again, as soon as they listen to it.
+// start, get it again, as soon as they train: before that they would end without what they were started with.
 void RunLoop::ask_again_to_stop(Ranks& ranks) {
   if (!program_.is_ours || !asks_to_stop_ || has_asked_here_ || ending_signal_ != 0) return;
-  if (ranks.num_running() < options_.num_local_ranks || ranks.sight().phase == RunPhase::kStart) return;
+  if (ranks.num_running() < options_.num_local_ranks || !trains(ranks)) return;
   ranks.send(SIGUSR1);
   has_asked_here_ = true;
   note_told("SIGUSR1");

@@ -59,7 +59,7 @@ class RunLoop {
   void reap_together(Ranks& ranks);
   bool hold(Ranks& ranks);
   int end_by_signal(const Round& round, const Ranks& ranks);
-  int end_as_told(const Round& round, const Ranks& ranks);
+  int end_as_told(const Round& round, const std::vector<Failure>& failures, const std::string& run_folder);
   int end_without_store(const Ranks& ranks);
   std::optional<int> end_or_restart(const Round& round, const Ranks& ranks);
   std::optional<int> start_with_others();
@@ -79,6 +79,7 @@ class RunLoop {
   std::unique_ptr<Ranks> held_;  // for the next round; null: none
   int64_t node_ = -1;            // this machine's number in the last round; -1: there was none
   std::string run_folder_;       // after a failure
+  bool is_again_ = false;        // this round: it is not the first
   bool is_regroup_asked_ = false, is_left_out_ = false;
   bool asks_to_stop_ = false, has_asked_here_ = false;  // by SIGUSR1: the run, and the ranks of this round
   bool may_go_on_ = false;                              // ranks that are held

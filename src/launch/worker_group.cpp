@@ -164,12 +164,21 @@ void WorkerGroup::start(size_t index) {
 // Ended ranks are left for stop() to reap: until then nobody else gets their number, so that killing what
 // is left of their sessions hits no stranger.
 void WorkerGroup::reap() {
+  any_lacked_memory_.reset();
   for (size_t index = 0; index < processes_.size(); ++index) {
     siginfo_t info = {};
     if (!processes_[index].running) continue;
     if (waitid(P_PID, processes_[index].pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) continue;
     note_end(index, info.si_pid, info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status);
   }
+}
+
+// Among those that are found together the kernel does not say which.
+bool WorkerGroup::any_lacked_memory() {
+  if (any_lacked_memory_) return *any_lacked_memory_;
+  const int64_t before = std::exchange(num_oom_kills_, internal::num_oom_kills());
+  any_lacked_memory_ = num_oom_kills_ > before;
+  return *any_lacked_memory_;
 }
 
 void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
@@ -185,10 +194,7 @@ void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
   failure.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   failure.time = seconds_since_epoch();
   failure.message = processes_[index].hung;
-  if (failure.signal == SIGKILL && failure.message.empty() && !stopping_) {
-    const int64_t before = std::exchange(num_oom_kills_, internal::num_oom_kills());
-    failure.lacked_memory = num_oom_kills_ > before;
-  }
+  if (failure.signal == SIGKILL && failure.message.empty() && !stopping_) failure.lacked_memory = any_lacked_memory();
   if (const Sight sight = worker.sight ? worker.sight() : Sight{}; sight.is_open)
     failure.phase = to_string(sight.phase), failure.step = sight.step;
   if (const auto error = read_error_file(worker.error_file)) {
@@ -291,6 +297,7 @@ int64_t WorkerGroup::num_held() const {
 }
 
 void WorkerGroup::start_again(std::vector<Worker> workers) {
+  num_oom_kills_ = internal::num_oom_kills();
   stopping_ = false;
   failures_.clear();
   try {

@@ -89,6 +89,7 @@ class WorkerGroup {
   void look_who_is_held();
   void bury(const std::vector<size_t>& indices);
   void start(size_t index);
+  bool any_lacked_memory();
   void note_end(size_t index, pid_t pid, int status);
 
   std::vector<Worker> workers_;
@@ -96,7 +97,8 @@ class WorkerGroup {
   std::vector<Failure> failures_;
   bool stopping_ = false;
   double stop_time_ = 0;
-  int64_t num_oom_kills_ = 0;  // so far
+  int64_t num_oom_kills_ = 0;              // so far
+  std::optional<bool> any_lacked_memory_;  // of those that one reap() finds
 };
 
 }  // namespace espalier::launch

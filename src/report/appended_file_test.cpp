@@ -100,11 +100,12 @@ TEST_F(AppendedFileTest, WhatWaitsIsTriedOnceMoreAtTheEnd) {
 
 TEST_F(AppendedFileTest, RecordsThatCameToNothingAreCounted) {
   testing::internal::CaptureStderr();
+  auto file = std::make_unique<AppendedFile>(folder_ / "records");
   {
-    AppendedFile file(folder_ / "records");
     const FileSizeLimit limit(0);
-    file.append("a\n");
-    file.append("b\n");
+    file->append("a\n");
+    file->append("b\n");
+    file.reset();
   }
   EXPECT_NE(testing::internal::GetCapturedStderr().find("2 records of"), std::string::npos);
 }

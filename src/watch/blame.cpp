@@ -97,6 +97,7 @@ Cause cause_of(const launch::Failure& failure) {
   if (failure.lost_machine) return Cause::kMachineLost;
   if (is_device(failure.message + "\n" + lines)) return Cause::kDevice;
   if (failure.message.starts_with("the run hangs")) return Cause::kHang;
+  if (failure.lacked_memory) return Cause::kProgram;  // it asked for more than its group may have, and would elsewhere
   if (failure.signal == SIGKILL) return Cause::kKilled;
   if (failure.signal == SIGBUS) return Cause::kBusError;
   if (failure.signal == SIGTERM || failure.signal == SIGINT || failure.signal == SIGHUP) return Cause::kStopped;

@@ -83,6 +83,17 @@ TEST(Blame, FailuresThatAreSpreadBlameNobody) {
   EXPECT_TRUE(machines_to_leave_out({crashes[0]}).empty());
 }
 
+// Its rank would need as much on any other machine.
+TEST(Blame, NoMachineIsToBlameForARankThatNeedsMoreMemoryThanItMayHave) {
+  std::mt19937 random(5);
+  std::vector<Crash> crashes;
+  for (double time = 1000; time < 1004; ++time)
+    crashes.push_back({failure_of(planted_classes()[4][0], "n1", time, random), ""});
+  EXPECT_EQ(machines_to_leave_out(crashes).size(), 1u);
+  for (Crash& crash : crashes) crash.failure.lacked_memory = true;
+  EXPECT_TRUE(machines_to_leave_out(crashes).empty());
+}
+
 TEST(Blame, TheRecordsOfSlurmTellWhatKilledARank) {
   std::mt19937 random(5);
   const auto killed = [&](const std::string& host, double time, const std::string& job) {
