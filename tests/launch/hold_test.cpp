@@ -170,14 +170,15 @@ INSTANTIATE_TEST_SUITE_P(
 // Whatever it does: start, load, evaluate, save, exit.
 TEST_F(HeldRanks, AreKilledWhateverTheyDo) {
   const int kills = num_kills(8, 60);
-  start(2, 10 * (kills + 1), "--bf16 --save-interval 3 --eval-interval 4 --eval-iters 3 --split 80,20,0");
+  start(2, 50 * (kills + 1), "--bf16 --save-interval 3 --eval-interval 4 --eval-iters 3 --split 80,20,0");
   const uint32_t seed = std::random_device{}();
   const testing::ScopedTrace trace(__FILE__, __LINE__, concat("seed ", seed));
   std::mt19937 random(seed);
   pid_t survivor = 0;
   int num_kept = 0;
-  for (int number = 0; number < kills && launcher_->runs(); ++number) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 2500));
+  int number = 0;
+  for (; number < kills && launcher_->runs(); ++number) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % (number == 0 ? 2500 : 700)));
     Ranks ranks;
     wait_until(20, [&] { return (ranks = launcher_->ranks()).size() == 2 || !launcher_->runs(); });
     if (!launcher_->runs()) break;
@@ -186,6 +187,7 @@ TEST_F(HeldRanks, AreKilledWhateverTheyDo) {
     survivor = ranks.at(1 - victim);
     kill(ranks.at(victim), SIGKILL);
   }
+  EXPECT_GE(number, 3) << "the run has ended before";
   EXPECT_GT(num_kept, 0) << launcher_->said();
   expect_ends_as_if_left_alone();
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <random>
@@ -92,6 +93,7 @@ class HangingRun {
   // A rank that sleeps before and after training is left alone for longer than one that is stopped; one that computes
   // is known for a hang only once a hundred stretches of its work are known.
   Hang kind_for(RunPhase phase) {
+    if (std::getenv("ESPALIER_TEST_ALL") == nullptr) return Hang::kStop;  // named soonest
     const unsigned draw = random_() % 8;
     if (phase == RunPhase::kTrain && draw == 0) return Hang::kBusy;
     return draw <= 2 ? Hang::kAsleep : Hang::kStop;
@@ -164,7 +166,7 @@ TEST(PlantedHangs, AreAllNamedInTheirPhase) {
   write_token_files(folder / "data", 300, 5);
   setenv("LD_PRELOAD", ESPALIER_PLANTED_FAULTS, 1);
   const bool all = std::getenv("ESPALIER_TEST_ALL") != nullptr;
-  const int wanted = all ? 300 : 3 * kPlantsOfOneRun - 3;
+  const int wanted = all ? 300 : 2 * kPlantsOfOneRun - 2;
   std::mutex mutex;
   std::vector<Outcome> outcomes;
   int num_started = 0;
@@ -173,7 +175,7 @@ TEST(PlantedHangs, AreAllNamedInTheirPhase) {
   };
   // The runs wait most of their time.
   std::vector<std::thread> threads;
-  for (int thread = 0; thread < (all ? 6 : 3); ++thread)
+  for (int thread = 0; thread < (all ? 6 : 2); ++thread)
     threads.emplace_back([&] {
       while (true) {
         int number = 0;

@@ -10,7 +10,7 @@ TEST(Soak, FaultsOfEveryKindCostTimeAndNothingElse) {
   const TemporaryFolder folder;
   const bool is_long = std::getenv("ESPALIER_TEST_ALL") != nullptr;
   const Shell run = shell(folder, concat("ESPALIER=", ESPALIER_PROGRAM, " scripts/soak ",
-                                         is_long ? "--minutes 10 --every 60" : "--minutes 0.2 --every 0"));
+                                         is_long ? "--minutes 10 --every 60" : "--minutes 0.1 --every 0"));
   EXPECT_EQ(run.exit_code, 0) << run.output << run.errors;
   EXPECT_NE(run.output.find("bitwise equal"), std::string::npos) << run.output << run.errors;
   for (const char* kind : {"kill", "stop", "pause", "launcher", "end", "disk", "damage"})
