@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -98,14 +99,15 @@ TEST_F(AppendedFileTest, WhatWaitsIsTriedOnceMoreAtTheEnd) {
   EXPECT_EQ(content(), "a\n");
 }
 
+// Where its folder was, there is a file to the end.
 TEST_F(AppendedFileTest, RecordsThatCameToNothingAreCounted) {
   testing::internal::CaptureStderr();
-  auto file = std::make_unique<AppendedFile>(folder_ / "records");
   {
-    const FileSizeLimit limit(0);
-    file->append("a\n");
-    file->append("b\n");
-    file.reset();
+    AppendedFile file(folder_ / "deep/records");
+    fs::remove_all(folder_ / "deep");
+    std::ofstream(folder_ / "deep") << "in the way";
+    file.append("a\n");
+    file.append("b\n");
   }
   EXPECT_NE(testing::internal::GetCapturedStderr().find("2 records of"), std::string::npos);
 }
