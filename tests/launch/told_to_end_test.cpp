@@ -96,7 +96,7 @@ TEST_F(ToldToEnd, ABusyRankIsNamedAndEndedWithinTheBound) {
 TEST_F(ToldToEnd, AStoppedRankIsNamedAndEnded) {
   const std::string kill_switch = folder_ / "end";
   auto one = launch("one stopped", {"--kill-switch-path", kill_switch});
-  ASSERT_TRUE(wait_until(60, [&] { return num_records(folder_ / "one stopped") > 3; }));
+  ASSERT_TRUE(wait_until(60, [&] { return !saved_steps(folder_ / "one stopped").empty(); }));
   const auto told = Clock::now();
   const auto stopped = hang(*one, 1, RunPhase::kTrain, Hang::kStop);
   std::ofstream(kill_switch) << "end";
