@@ -91,7 +91,7 @@ class HeldRanks : public testing::Test {
 // Two launchers, as on two machines, of two ranks each, with ZeRO over all of them; sums of more than two ranks are the
 // same on one machine only with --canonical-reduction.
 TEST_F(HeldRanks, OfAnotherMachineKeepTheirProcessesToo) {
-  num_ranks_ = 4, num_steps_ = 60, more_ = "--bf16 --use-distributed-optimizer --canonical-reduction";
+  num_ranks_ = 4, num_steps_ = 300, more_ = "--bf16 --use-distributed-optimizer --canonical-reduction";
   const int port = 20000 + static_cast<int>(getpid() % 9000);
   const auto launch = [&](const std::string& name) {
     return std::make_unique<LauncherProcess>(
@@ -136,7 +136,7 @@ class HeldRanksOf : public HeldRanks, public testing::WithParamInterface<Case> {
 TEST_P(HeldRanksOf, KeepTheirProcessesWhenOthersAreKilledAtRandom) {
   const auto& [name, flags, num_ranks] = GetParam();
   const int kills = num_kills(4, 30);
-  start(num_ranks, 12 * (kills + 1), flags);
+  start(num_ranks, 100 * (kills + 1), flags);  // a step may take 2 ms
   const uint32_t seed = std::random_device{}();
   const testing::ScopedTrace trace(__FILE__, __LINE__, concat("seed ", seed));
   std::mt19937 random(seed);
@@ -193,7 +193,7 @@ TEST_F(HeldRanks, AreKilledWhateverTheyDo) {
 }
 
 TEST_F(HeldRanks, GoOnAlsoWhereTwoAreKilledAtOnce) {
-  start(4, 40, "--bf16");
+  start(4, 300, "--bf16");
   const Ranks before = train_on(5);
   kill(before.at(1), SIGKILL), kill(before.at(2), SIGKILL);
   ASSERT_NO_FATAL_FAILURE(wait_for_start(2));
@@ -205,7 +205,7 @@ TEST_F(HeldRanks, GoOnAlsoWhereTwoAreKilledAtOnce) {
 
 // While it starts: then those that wait for it start anew as well, if they have not got further than that.
 TEST_F(HeldRanks, WhatTakesAPlaceIsKilledToo) {
-  start(4, 60, "--bf16");
+  start(4, 300, "--bf16");
   const Ranks before = train_on(5);
   kill(before.at(1), SIGKILL);
   for (int number = 0; number < 3; ++number) {
@@ -222,7 +222,7 @@ TEST_F(HeldRanks, WhatTakesAPlaceIsKilledToo) {
 
 // It leaves nothing, and is ended after some seconds.
 TEST_F(HeldRanks, OneThatStandsStillIsStartedAgainAsWell) {
-  start(3, 40, "--global-batch-size 6 --train-samples 240 --lr-decay-samples 240 --bf16");
+  start(3, 300, "--global-batch-size 6 --train-samples 1800 --lr-decay-samples 1800 --bf16");
   const Ranks before = train_on(5);
   kill(before.at(2), SIGSTOP);
   kill(before.at(1), SIGKILL);
@@ -298,7 +298,7 @@ class HeldRanksOverMany : public HeldRanks, public testing::WithParamInterface<c
 TEST_P(HeldRanksOverMany, StartsKeepNothingOfThoseBefore) {
   if (num_kills(0, 1) == 0 && GetParam() == std::string("gloo")) GTEST_SKIP() << "takes a minute: --all";
   const int kills = num_kills(12, 20);
-  start(2, 8 * (kills + 2),
+  start(2, 30 * (kills + 2),
         concat("--bf16 --hidden-size 192 --use-distributed-optimizer --save-interval 20 --distributed-backend ",
                GetParam()));
   std::vector<Use> uses;
