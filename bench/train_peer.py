@@ -5,7 +5,7 @@
 
 The models of shapes.py as most people write them: tied embedding, F.scaled_dot_product_attention (ALiBi as its mask, grouped
 queries by enable_gqa), no dropout, fused AdamW with two groups, clipping by the global norm; bf16 is autocast over fp32 weights.
-"compiled" is torch.compile of model and loss. Prints {"parameters"} when the model is there, {"step", "seconds", "loss"} after each
+"compiled" is torch.compile of model and loss. --device cuda: on a GPU, a step ends when its loss has come back. Prints {"parameters"} when the model is there, {"step", "seconds", "loss"} after each
 step, {"saved"} with the seconds of each torch.save, and {"round"} at the end of --steps steps. With --wait each line of the
 standard input begins a round of so many steps; the caller measures memory.
 """
@@ -78,26 +78,29 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, shape, length, max_positions, mask_type):
+    def __init__(self, shape, length, max_positions, mask_type, device):
         super().__init__()
         self.words = nn.Embedding(shape.vocabulary, shape.hidden)
         self.positions = nn.Embedding(max_positions, shape.hidden) if shape.positions == "learned" else None
         self.words_norm = nn.LayerNorm(shape.hidden) if shape.embedding_norm else None
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = new_norm(shape)
-        self.mask = alibi_mask(shape.heads, length, mask_type) if shape.positions == "alibi" else None
-        self.rotation = rotations(shape.hidden // shape.heads, length) if shape.positions == "rotary" else None
+        self.mask = alibi_mask(shape.heads, length, mask_type).to(device) if shape.positions == "alibi" else None
+        self.rotation = None
+        if shape.positions == "rotary":
+            self.rotation = [table.to(device) for table in rotations(shape.hidden // shape.heads, length)]
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 last = name.endswith(("dense.weight", "down.weight"))
                 nn.init.normal_(parameter, std=0.02 / (2 * shape.layers) ** 0.5 if last else 0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
+        self.to(device)
 
     def forward(self, ids, labels):
         x = self.words(ids)
         if self.positions is not None:
-            x = x + self.positions(torch.arange(ids.shape[1]))
+            x = x + self.positions(torch.arange(ids.shape[1], device=ids.device))
         if self.words_norm is not None:
             x = self.words_norm(x)
         for block in self.blocks:
@@ -113,7 +116,7 @@ def new_optimizer(model):
 
 
 def step(loss_of, model, optimizer, tokens, precision):
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+    with torch.autocast(tokens.device.type, torch.bfloat16, enabled=precision == "bf16"):
         loss = loss_of(tokens[:, :-1], tokens[:, 1:])
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -123,10 +126,12 @@ def step(loss_of, model, optimizer, tokens, precision):
 
 
 def profile(take_step):
-    activities = [torch.profiler.ProfilerActivity.CPU]
+    on_gpu = torch.cuda.is_initialized()
+    activities = [torch.profiler.ProfilerActivity.CUDA if on_gpu else torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities) as profiler:
         take_step()
-    table = profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=20, max_name_column_width=60)
+    order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    table = profiler.key_averages().table(sort_by=order, row_limit=20, max_name_column_width=60)
     print(table, file=sys.stderr)
 
 
@@ -148,6 +153,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", choices=["eager", "compiled"], required=True)
     parser.add_argument("--precision", choices=["fp32", "bf16"], required=True)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--model", choices=SHAPES, default="gpt2")
     parser.add_argument("--layers", type=int, help="fewer or more than the model has")
     parser.add_argument("--length", type=int, required=True)
@@ -169,7 +175,7 @@ def main():
     torch.manual_seed(1)
     shape = shape_of(arguments.model, arguments.layers)
     mask_type = torch.bfloat16 if arguments.precision == "bf16" else torch.float32
-    model = Model(shape, arguments.length, arguments.max_positions, mask_type)
+    model = Model(shape, arguments.length, arguments.max_positions, mask_type, arguments.device)
     if arguments.simd_bits:
         from torch._inductor import config
         config.cpp.simdlen = arguments.simd_bits
@@ -178,7 +184,7 @@ def main():
     say(parameters=sum(parameter.numel() for parameter in model.parameters()), torch=torch.__version__)
 
     def take_step():
-        tokens = torch.randint(LARGEST_ID, (arguments.micro_batch, arguments.length + 1))
+        tokens = torch.randint(LARGEST_ID, (arguments.micro_batch, arguments.length + 1)).to(arguments.device)
         return step(loss_of, model, optimizer, tokens, arguments.precision)
 
     for steps in sys.stdin if arguments.wait else [arguments.steps]:
@@ -188,7 +194,7 @@ def main():
             say(step=number, seconds=time.perf_counter() - start, loss=loss)
             if arguments.save and number % arguments.save_interval == 0:
                 save(model, optimizer, arguments.save)
-        say(round="done")
+        say(round="done", **({"peak_mib": torch.cuda.max_memory_allocated() >> 20} if arguments.device == "cuda" else {}))
     if arguments.profile:
         profile(take_step)
 
