@@ -1,6 +1,7 @@
 #include "base/work_profile.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -13,6 +14,23 @@ std::string name_of(const WorkProfile::Row& row) {
   return concat(to_string(row.work), " ", row.what,
                 shape == ProductShape{} ? "" : concat(" ", shape.m, "x", shape.n, "x", shape.k));
 }
+
+class HostTimer : public WorkProfile::Timer {
+ public:
+  size_t mark() override {
+    marks_.push_back(Clock::now());
+    return marks_.size() - 1;
+  }
+  void finish() override {}
+  double seconds(size_t from, size_t to) const override {
+    return std::chrono::duration<double>(marks_[to] - marks_[from]).count();
+  }
+  void clear() override { marks_.clear(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::vector<Clock::time_point> marks_;
+};
 
 }  // namespace
 
@@ -34,23 +52,46 @@ std::string to_string(Work work) {
   return "";
 }
 
+WorkProfile::WorkProfile(Listener* listener, Timer* device)
+    : listener_(listener),
+      clock_(device == nullptr ? std::make_unique<HostTimer>() : nullptr),
+      timer_(device == nullptr ? clock_.get() : device) {}
+
 WorkProfile::~WorkProfile() {
-  if (active_) WorkSpan::current() = nullptr;
+  if (active_) set_current(nullptr);
+}
+
+void WorkProfile::set_current(WorkProfile* profile) {
+  if (clock_ != nullptr)
+    WorkSpan::current() = profile;
+  else
+    WorkSpan::of_all_threads() = profile;
 }
 
 void WorkProfile::start() {
-  ESPALIER_CHECK(!active_ && WorkSpan::current() == nullptr, "this thread is being profiled");
-  WorkSpan::current() = this;
-  active_ = true;
+  ESPALIER_CHECK(!active_ && WorkSpan::current() == nullptr && WorkSpan::of_all_threads() == nullptr,
+                 "this thread is being profiled");
   rows_.clear();
-  start_ = Clock::now();
+  spans_.clear();
+  timer_->clear();
+  start_ = timer_->mark();
+  active_ = true;
+  set_current(this);
 }
 
 void WorkProfile::stop() {
-  ESPALIER_CHECK(active_ && open_.empty(), "a span is open");
-  seconds_ = std::chrono::duration<double>(Clock::now() - start_).count();
-  WorkSpan::current() = nullptr;
+  ESPALIER_CHECK(active_, "no profile was started");
+  for (const auto& [thread, spans] : open_) ESPALIER_CHECK(spans.empty(), "a span is open");
+  set_current(nullptr);
   active_ = false;
+  const size_t end = timer_->mark();
+  timer_->finish();
+  seconds_ = timer_->seconds(start_, end);
+  for (const Span& span : spans_) {
+    const double seconds = timer_->seconds(span.from, span.to);
+    rows_[span.row].seconds += seconds;
+    if (span.parent != kOutside) rows_[spans_[span.parent].row].seconds -= seconds;
+  }
 }
 
 // There are a few dozen rows, and a span of a kernel takes microseconds at least: a search is cheap enough.
@@ -64,19 +105,22 @@ size_t WorkProfile::row_of(Work work, const char* what, const ProductShape& shap
 }
 
 void WorkProfile::begin(Work work, const char* what, const ProductShape& shape) {
+  const std::lock_guard lock(mutex_);
   const size_t row = row_of(work, what, shape);
   if (listener_ != nullptr) listener_->begin(name_of(rows_[row]));
-  open_.push_back({row, Clock::now(), {}});
+  std::vector<size_t>& open = open_here();
+  spans_.push_back({row, 0, 0, open.empty() ? kOutside : open.back()});
+  open.push_back(spans_.size() - 1);
+  spans_.back().from = timer_->mark();
 }
 
 void WorkProfile::end() {
-  const Open span = open_.back();
-  open_.pop_back();
-  const Clock::duration whole = Clock::now() - span.start;
-  Row& row = rows_[span.row];
-  ++row.calls;
-  row.seconds += std::chrono::duration<double>(whole - span.inside).count();
-  if (!open_.empty()) open_.back().inside += whole;
+  const std::lock_guard lock(mutex_);
+  std::vector<size_t>& open = open_here();
+  Span& span = spans_[open.back()];
+  open.pop_back();
+  span.to = timer_->mark();
+  ++rows_[span.row].calls;
   if (listener_ != nullptr) listener_->end();
 }
 

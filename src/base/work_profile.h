@@ -10,13 +10,18 @@
 //   profile.stop();
 //   for (const WorkProfile::Row& row : profile.rows()) ...
 //
-// A span that nothing profiles costs one look at a thread-local pointer. Work that other threads do for a span (OpenMP)
-// is part of it; work that a device does after the span has ended is not: on a GPU the times are those of launching.
+// A span that nothing profiles costs a look at two pointers. Work that other threads do for a span (OpenMP) is part of
+// it. A device does its work after the span that launched it has ended: there a Timer marks its queue instead of
+// reading a clock, and the spans of all threads count, because autograd goes backward in threads of its own.
 #pragma once
 
-#include <chrono>
+#include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace espalier {
@@ -59,12 +64,23 @@ class WorkProfile {
     virtual void end() = 0;
   };
 
-  explicit WorkProfile(Listener* listener = nullptr) : listener_(listener) {}
+  // Marks of one sequence of work, numbered from 0, and the time between any two.
+  class Timer {
+   public:
+    virtual ~Timer() = default;
+    virtual size_t mark() = 0;
+    virtual void finish() = 0;                                 // returns when every mark has been passed
+    virtual double seconds(size_t from, size_t to) const = 0;  // of marks before finish(), from <= to
+    virtual void clear() = 0;
+  };
+
+  // `device`: times spans, of every thread, whose work it does. Both outlive the profile.
+  explicit WorkProfile(Listener* listener = nullptr, Timer* device = nullptr);
   ~WorkProfile();
   WorkProfile(const WorkProfile&) = delete;
   WorkProfile& operator=(const WorkProfile&) = delete;
 
-  // One profile of a thread at a time. Outside every span.
+  // One profile of a thread at a time, one with a device in a process. Outside every span.
   void start();
   void stop();
   bool active() const { return active_; }
@@ -74,29 +90,36 @@ class WorkProfile {
 
  private:
   friend class WorkSpan;
-  using Clock = std::chrono::steady_clock;
-  struct Open {  // a span that has not ended
-    size_t row;
-    Clock::time_point start;
-    Clock::duration inside;  // of the spans in it
+  static constexpr size_t kOutside = SIZE_MAX;
+  struct Span {
+    size_t row, from, to;
+    size_t parent;  // the span around it, or kOutside
   };
 
   void begin(Work work, const char* what, const ProductShape& shape);
   void end();
   size_t row_of(Work work, const char* what, const ProductShape& shape);
+  void set_current(WorkProfile* profile);
+
+  std::vector<size_t>& open_here() { return open_[std::this_thread::get_id()]; }
 
   Listener* listener_;
+  std::unique_ptr<Timer> clock_;  // of this machine, where no device has its own
+  Timer* timer_;
   bool active_ = false;
   double seconds_ = 0;
-  Clock::time_point start_;
+  size_t start_ = 0;  // a mark
   std::vector<Row> rows_;
-  std::vector<Open> open_;
+  std::mutex mutex_;  // spans of several threads
+  std::vector<Span> spans_;
+  std::map<std::thread::id, std::vector<size_t>> open_;  // spans that have not ended, from the outermost
 };
 
 class WorkSpan {
  public:
   // `what` outlives the span.
   WorkSpan(Work work, const char* what, const ProductShape& shape = {}) : profile_(current()) {
+    if (profile_ == nullptr) profile_ = of_all_threads().load(std::memory_order_relaxed);
     if (profile_ != nullptr) profile_->begin(work, what, shape);
   }
   ~WorkSpan() {
@@ -109,6 +132,10 @@ class WorkSpan {
   friend class WorkProfile;
   static WorkProfile*& current() {
     thread_local WorkProfile* profile = nullptr;
+    return profile;
+  }
+  static std::atomic<WorkProfile*>& of_all_threads() {
+    static std::atomic<WorkProfile*> profile{nullptr};
     return profile;
   }
   WorkProfile* profile_;

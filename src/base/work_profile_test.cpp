@@ -45,6 +45,51 @@ TEST(WorkProfile, TimeOfASpanIsWithoutThatOfTheSpansInside) {
   EXPECT_LE(sum, profile.seconds() - 0.040);
 }
 
+// Advances by 1, 2, 4, ... s with each mark, so that every sum of times tells its parts.
+class CountingTimer : public WorkProfile::Timer {
+ public:
+  size_t mark() override {
+    const double last = marks_.empty() ? 0 : marks_.back();
+    marks_.push_back(last + static_cast<double>(uint64_t{1} << marks_.size()));
+    return marks_.size() - 1;
+  }
+  void finish() override { finished_ = true; }
+  double seconds(size_t from, size_t to) const override {
+    EXPECT_TRUE(finished_);
+    return marks_[to] - marks_[from];
+  }
+  void clear() override { marks_.clear(), finished_ = false; }
+
+ private:
+  bool finished_ = false;
+  std::vector<double> marks_;
+};
+
+TEST(WorkProfile, WithADeviceSpansOfAllThreadsCountByItsTimer) {
+  CountingTimer timer;
+  WorkProfile profile(nullptr, &timer);
+  for (int round = 0; round < 2; ++round) {
+    profile.start();  // mark 0
+    {
+      const WorkSpan attention(Work::kAttention, "forward");  // mark 1
+      const WorkSpan product(Work::kProduct, "forward");      // mark 2; ends with 3, attention with 4
+    }
+    std::thread([] { const WorkSpan norm(Work::kNorm, "backward"); }).join();  // marks 5 and 6
+    profile.stop();                                                            // mark 7
+    const std::vector<WorkProfile::Row> rows = profile.rows();
+    ASSERT_EQ(rows.size(), 3U);
+    EXPECT_EQ(rows[0].work, Work::kNorm);
+    EXPECT_EQ(rows[0].seconds, 64);
+    EXPECT_EQ(rows[1].work, Work::kAttention);
+    EXPECT_EQ(rows[1].seconds, 4 + 8 + 16 - 8);
+    EXPECT_EQ(rows[2].work, Work::kProduct);
+    EXPECT_EQ(rows[2].seconds, 8);
+    EXPECT_EQ(profile.seconds(), 2 + 4 + 8 + 16 + 32 + 64 + 128);
+  }
+  { const WorkSpan after(Work::kNorm, "backward"); }  // counts nowhere
+  EXPECT_EQ(profile.rows()[0].calls, 1);
+}
+
 TEST(WorkProfile, AListenerHearsOfEverySpanInOrder) {
   struct Names : WorkProfile::Listener {
     void begin(const std::string& name) override { heard += name + "("; }

@@ -3,30 +3,40 @@
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "train/device_timer.h"
 #include "train/step_profile.h"
 
 namespace espalier::train {
 namespace profiler = torch::autograd::profiler;
 namespace {
-const std::set<torch::profiler::impl::ActivityType> kActivities = {torch::profiler::impl::ActivityType::CPU};
+
+std::set<torch::profiler::impl::ActivityType> activities(c10::Device device) {
+  using torch::profiler::impl::ActivityType;
+  if (device.is_cuda()) return {ActivityType::CPU, ActivityType::CUDA};
+  return {ActivityType::CPU};
+}
 
 class SpansOfTrace : public WorkProfile::Listener {
  public:
   void begin(const std::string& name) override {
-    open_.push_back(std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE));
-    open_.back()->before(name);
+    open_here().push_back(std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE));
+    open_here().back()->before(name);
   }
-  void end() override { open_.pop_back(); }
+  void end() override { open_here().pop_back(); }
 
  private:
-  std::vector<std::unique_ptr<at::RecordFunction>> open_;
+  using Open = std::vector<std::unique_ptr<at::RecordFunction>>;
+  Open& open_here() { return open_[std::this_thread::get_id()]; }
+  std::map<std::thread::id, Open> open_;
 };
 
 }  // namespace
@@ -35,12 +45,12 @@ StepTrace::~StepTrace() {
   if (recording_) profiler::disableProfiler();
 }
 
-void StepTrace::start() {
+void StepTrace::start(c10::Device device) {
   ESPALIER_CHECK(!recording_, "a trace is being recorded");
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
-  profiler::prepareProfiler(config, kActivities);
+  profiler::prepareProfiler(config, activities(device));
   profiler::enableProfiler(
-      config, kActivities,
+      config, activities(device),
       {at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE, at::RecordScope::BACKWARD_FUNCTION});
   recording_ = true;
 }
@@ -55,12 +65,16 @@ void StepTrace::write(const std::filesystem::path& path) {
 }
 
 Tracing::Tracing(const config::RunConfig& config, const dist::Grid& grid)
-    : config_(config), grid_(grid), spans_(std::make_unique<SpansOfTrace>()), profile_(spans_.get()) {}
+    : config_(config),
+      grid_(grid),
+      spans_(std::make_unique<SpansOfTrace>()),
+      timer_(grid.device.is_cpu() ? nullptr : std::make_unique<DeviceTimer>(grid.device)),
+      profile_(spans_.get(), timer_.get()) {}
 Tracing::~Tracing() = default;
 
 void Tracing::before_step(int64_t step) {
   if (!config_.training.profile_step_start || step != *config_.training.profile_step_start + 1) return;
-  trace_.start();
+  trace_.start(grid_.device);
   profile_.start();
 }
 

@@ -1,8 +1,8 @@
 // Where the time of some steps goes (--profile, --profile-step-start, --profile-step-end): a table in the log, and a
 // trace in Chrome's JSON format, which Perfetto opens.
 //
-// The trace has every ATen op, every autograd node, the parts of a step and the spans of base/work_profile.h, recorded
-// by libtorch's own profiler. One trace at a time in a process.
+// The trace has every ATen op, every autograd node, the parts of a step and the spans of base/work_profile.h, on a GPU
+// its kernels and copies as well, recorded by libtorch's own profiler. One trace at a time in a process.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace espalier::train {
 class StepTrace {
  public:
   ~StepTrace();  // drops what was recorded and not written
-  void start();
+  void start(c10::Device device);
   // Stops recording and writes the file.
   void write(const std::filesystem::path& path);
   bool recording() const { return recording_; }
@@ -41,6 +41,7 @@ class Tracing : public Observer {
   const dist::Grid& grid_;
   StepTrace trace_;
   std::unique_ptr<WorkProfile::Listener> spans_;  // into the trace
+  std::unique_ptr<WorkProfile::Timer> timer_;     // of the device; nullptr on the CPU
   WorkProfile profile_;
 };
 

@@ -14,7 +14,7 @@ TEST(StepTrace, WritesTheOpsOfTheTracedPartAsChromeJson) {
   const auto path = std::filesystem::temp_directory_path() / "espalier_step_trace_test.json";
   std::filesystem::remove(path);
   StepTrace trace;
-  trace.start();
+  trace.start(at::kCPU);
   {
     RECORD_USER_SCOPE("part of a step");
     at::ones({7, 33}).matmul(at::ones({33, 2}));

@@ -17,7 +17,7 @@ constexpr int kOldestMajor = 8;
 std::string select_device(int64_t device) {
   const auto index = static_cast<c10::DeviceIndex>(device);
   try {
-    c10::cuda::set_device(index);
+    c10::cuda::set_device(index, /*force=*/true);  // makes its context, which cuBLAS would otherwise warn about
     const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(index);
     const std::string name = concat(properties.name, " (sm_", properties.major, properties.minor, ", ",
                                     format_bytes(static_cast<double>(properties.totalGlobalMem)), ")");
