@@ -27,7 +27,7 @@ struct PruneRequest {
   store::PruneRule rule;
   int64_t workers = num_usable_cores();
   std::string verify = "all";
-  bool keep_spikes = false, yes = false, json = false;
+  bool keep_spikes = false, keep_epochs = false, yes = false, json = false;
 };
 
 // Old checkpoints go only when what stays has been read to its last byte.
@@ -74,10 +74,21 @@ void print_plan(const PruneRequest& request, const store::PrunePlan& plan) {
   print_json(object);
 }
 
-std::vector<int64_t> spikes_of(const fs::path& run) {
+std::vector<int64_t> steps_of_events(const fs::path& run, const std::string& name) {
   std::vector<int64_t> steps;
   for (const report::RunEvent& event : report::read_run(run).events)
-    if (event.event == "spike") steps.push_back(event.step);
+    if (event.event == name) steps.push_back(event.step);
+  return steps;
+}
+
+std::vector<int64_t> ends_of_epochs(const fs::path& run) {
+  const std::vector<int64_t> steps = steps_of_events(run, "epoch");
+  const auto options = report::read_run(run).options;
+  const auto found = options.find("save_keep_epochs");
+  if (steps.empty() && (found == options.end() || found->second != "true"))
+    throw UserError(concat("--keep-epochs: '", run.string(),
+                           "' has not recorded where passes over its data end: it was trained without "
+                           "--save-keep-epochs. Give --keep-every N"));
   return steps;
 }
 
@@ -85,7 +96,8 @@ void prune(const PruneRequest& request) {
   const fs::path run = request.folders[0];
   const store::RunListing listing = store::list_steps(run);
   store::PruneRule rule = request.rule;
-  if (request.keep_spikes) rule.spikes = spikes_of(run);
+  if (request.keep_spikes) rule.spikes = steps_of_events(run, "spike");
+  if (request.keep_epochs) rule.epochs = ends_of_epochs(run);
   store::PrunePlan plan = store::plan_prune(listing, rule);
   if (plan.keep.empty()) {
     const std::string other = report::describe_no_run(run);
@@ -134,6 +146,9 @@ int prune_checkpoints_main(const Words& arguments) {
   table.add(
       "--keep-spikes", request.keep_spikes,
       "keep those before and after each spike of the run's events: the newest before it, the first at or after it");
+  table.add(
+      "--keep-epochs", request.keep_epochs,
+      "keep the first at or after the end of each pass over the data, as runs with --save-keep-epochs record them");
   table.add("--yes", request.yes, "really remove");
   table.known_elsewhere({"--dry-run"}, "nothing is removed without --yes");
   table.known_elsewhere({"--keep-newest", "--keep-latest", "--save-total-limit"}, "--keep-last");
@@ -141,8 +156,9 @@ int prune_checkpoints_main(const Words& arguments) {
   table.add("--json", request.json, "one JSON object: run, keep and remove (step, folder, bytes each), removed");
   Problems problems;
   if (!table.parse(arguments, problems)) return 0;
-  if (request.rule.keep_last == 0 && request.rule.keep_every == 0 && !request.keep_spikes && problems.empty())
-    problems.add("say what to keep: --keep-last N, --keep-every N, --keep-spikes, or several of them");
+  if (request.rule.keep_last == 0 && request.rule.keep_every == 0 && !request.keep_spikes && !request.keep_epochs &&
+      problems.empty())
+    problems.add("say what to keep: --keep-last N, --keep-every N, --keep-spikes, --keep-epochs, or several of them");
   problems.raise();
   prune(request);
   return 0;

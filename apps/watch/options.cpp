@@ -15,7 +15,7 @@ struct Rows {
   double patience_minutes = 30, ahead_minutes = 60, quota_percent = 85, verify_days = 7;
   std::string min_free, backup_to, backup_with, mirror_to, mirror_with, verify_rate = "100MiB";
   int64_t keep_last = 0, keep_every = 0, backup_every = 0;
-  bool keep_spikes = false, backup_weights_only = false, backup_tar = false, mirror_git = false;
+  bool keep_spikes = false, keep_epochs = false, backup_weights_only = false, backup_tar = false, mirror_git = false;
 };
 
 void add_rows(OptionTable& table, WatchOptions& options, Rows& rows) {
@@ -45,6 +45,7 @@ void add_rows(OptionTable& table, WatchOptions& options, Rows& rows) {
   table.add("--keep-last", rows.keep_last, "retention, as of espalier checkpoint prune: keep the newest N").minimum(0);
   table.add("--keep-every", rows.keep_every, "keep steps divisible by N").minimum(0);
   table.add("--keep-spikes", rows.keep_spikes, "keep those before and after each spike");
+  table.add("--keep-epochs", rows.keep_epochs, "keep those at ends of passes over the data (train --save-keep-epochs)");
   table.add("--backup-to", rows.backup_to, "copy new checkpoints to this folder, as espalier checkpoint backup");
   table.add("--backup-weights-only", rows.backup_weights_only, "without the optimizer");
   table.add("--backup-tar", rows.backup_tar, "one file for each checkpoint");
@@ -73,6 +74,7 @@ void set_words(const Rows& rows, WatchOptions& options) {
   if (rows.keep_last > 0) prune.insert(prune.end(), {"--keep-last", std::to_string(rows.keep_last)});
   if (rows.keep_every > 0) prune.insert(prune.end(), {"--keep-every", std::to_string(rows.keep_every)});
   if (rows.keep_spikes) prune.push_back("--keep-spikes");
+  if (rows.keep_epochs) prune.push_back("--keep-epochs");
   if (!prune.empty()) prune.insert(prune.end(), {"--verify", "newest", "--yes"});
   auto& backup = options.backup_words;
   if (!rows.backup_to.empty()) backup = {"--to", rows.backup_to};

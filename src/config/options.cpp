@@ -243,6 +243,12 @@ void add_checkpointing(OptionTable& table, RunConfig& config) {
       .minimum(1)
       .on_resume(ResumeRule::kFree);
   table
+      .add(
+          "--save-keep-epochs", checkpoint.save_keep_epochs,
+          "keep the first checkpoint at or after the end of each pass over the training data, and remove others except "
+          "the newest")
+      .on_resume(ResumeRule::kFree);
+  table
       .add("--save-hf", checkpoint.save_hf,
            "steps between Hugging Face folders, made in the background from checkpoints, and from the last one: "
            "RUN/hf/step_...")

@@ -73,6 +73,8 @@ void Resolver::resolve_checkpoint() {
                                     std::pair{"--save-keep-every", checkpoint.save_keep_every}})
     if (value && checkpoint.save.empty())
       problems_.add(origin(name), " applies to checkpoints: give --save and --save-interval");
+  if (checkpoint.save_keep_epochs && checkpoint.save.empty())
+    problems_.add(origin("--save-keep-epochs"), " applies to checkpoints: give --save and --save-interval");
   if (checkpoint.replication && !checkpoint.non_persistent_save_interval)
     problems_.add(
         origin("--replication"),

@@ -153,7 +153,8 @@ struct CheckpointConfig {
   std::optional<int64_t> replication_jump;                 // to the rank so many further on
   int64_t replication_factor = 2;                          // machines that hold a copy, this one among them
   std::optional<int64_t> save_hf;                          // steps between Hugging Face folders
-  std::optional<int64_t> save_keep_last, save_keep_every;  // either: other checkpoints are removed
+  std::optional<int64_t> save_keep_last, save_keep_every;  // either, or the next: other checkpoints are removed
+  bool save_keep_epochs = false;
   bool finetune = false, no_load_optim = false, no_load_rng = false;
   bool reset_progress = false;         // becomes `finetune`
   std::vector<std::string> overrides;  // --override: option names that may differ from the checkpoint's

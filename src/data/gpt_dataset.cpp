@@ -81,6 +81,13 @@ std::vector<FoundPiece> GptDataset::find(const TracedFile& file, const DocumentR
   return all;
 }
 
+int64_t GptDataset::samples_per_epoch() const {
+  if (packing_ != Packing::kNone) return 0;
+  int64_t tokens = 0;
+  for (const Part& part : parts_) tokens += part.order.tokens_per_epoch();
+  return tokens / sequence_length_;
+}
+
 std::string GptDataset::description() const {
   std::string text =
       concat(name_, ": ", format_count(size()), " samples of ", format_count(sequence_length_), " tokens");

@@ -37,6 +37,9 @@ class GptDataset final : public SampleSource {
   int64_t sequence_length() const { return sequence_length_; }
   Packing packing() const { return packing_; }
   OrderKind order_kind() const { return order_kind_; }
+  // As many as hold the tokens of all sources once, in whatever proportion the samples take them. Of whole documents
+  // it is not said: what is left empty depends on the order.
+  int64_t samples_per_epoch() const override;
   const std::vector<SampleField>& fields() const override { return fields_; }
   void read(int64_t number, Sample& sample) const override;
 

@@ -101,6 +101,9 @@ class SampleSource {
   // SamplePiece::at is the place of the token in what the model reads.
   virtual bool shows_places() const { return true; }
 
+  // Of one pass over all that the set is made of; 0: it does not say.
+  virtual int64_t samples_per_epoch() const { return 0; }
+
   // False: a test set, for which no loss can be computed.
   virtual bool has_labels() const { return true; }
 

@@ -19,6 +19,11 @@ bool is_beside_spike(int64_t previous, int64_t step, int64_t next, const std::ve
   });
 }
 
+// Whether it is the first at or after one of these steps.
+bool is_first_after(int64_t previous, int64_t step, const std::vector<int64_t>& ends) {
+  return std::any_of(ends.begin(), ends.end(), [&](int64_t end) { return step >= end && previous < end; });
+}
+
 }  // namespace
 
 PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule) {
@@ -33,8 +38,10 @@ PrunePlan plan_prune(const RunListing& listing, const PruneRule& rule) {
     const bool is_milestone = rule.keep_every > 0 && entry.step % rule.keep_every == 0;
     const bool is_named = std::find(rule.keep.begin(), rule.keep.end(), entry.step) != rule.keep.end();
     const auto step_at = [&](int64_t at) { return complete[static_cast<size_t>(at)].step; };
-    const bool is_beside = is_beside_spike(index == 0 ? -1 : step_at(index - 1), entry.step,
-                                           newer == 0 ? entry.step : step_at(index + 1), rule.spikes);
+    const int64_t previous = index == 0 ? -1 : step_at(index - 1);
+    const bool is_beside =
+        is_beside_spike(previous, entry.step, newer == 0 ? entry.step : step_at(index + 1), rule.spikes) ||
+        is_first_after(previous, entry.step, rule.epochs);
     (is_last || is_milestone || is_named || is_beside ? plan.keep : plan.remove).push_back(entry);
   }
   plan.leftovers = listing.partial;

@@ -19,7 +19,8 @@ struct PruneRule {
   int64_t keep_every = 0;  // steps divisible by it; 0: no such rule
   // Steps that went wrong: the newest checkpoint before each stays, and the first at or after it.
   std::vector<int64_t> spikes = {};
-  std::vector<int64_t> keep = {};  // these stay, too
+  std::vector<int64_t> epochs = {};  // steps at which passes over the data ended: the first at or after each stays
+  std::vector<int64_t> keep = {};    // these stay, too
   // Newer steps stay as they are, and the others are judged as if these did not exist.
   std::optional<int64_t> up_to = {};
 };

@@ -323,6 +323,7 @@ TEST(Prune, KeepsTheLastTheMilestonesAndAlwaysTheNewest) {
   EXPECT_EQ(steps_of(plan_prune(listing, {.keep_last = 1, .keep_every = 200}).remove), (Steps{100, 250, 300}));
   EXPECT_EQ(steps_of(plan_prune(listing, {}).keep), (Steps{350}));
   EXPECT_EQ(steps_of(plan_prune(listing, {.keep_last = 9}).remove), (Steps{}));
+  EXPECT_EQ(steps_of(plan_prune(listing, {.epochs = {120, 250, 400}}).keep), (Steps{200, 250, 350}));
   EXPECT_EQ(steps_of(plan_prune(listing, {.keep_last = 1, .up_to = 299}).remove), (Steps{100, 200}));
   EXPECT_EQ(steps_of(plan_prune(listing, {.keep_last = 1, .up_to = 299}).keep), (Steps{250}));
   EXPECT_EQ(steps_of(plan_prune(listing, {}).leftovers), (Steps{5}));

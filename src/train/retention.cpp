@@ -34,7 +34,8 @@ Retention::Retention(Job& job, report::RunLog& log, std::function<std::vector<in
 
 bool Retention::is_on() const {
   const config::CheckpointConfig& checkpoint = job_.config().checkpoint;
-  return job_.grid().rank == 0 && (checkpoint.save_keep_last || checkpoint.save_keep_every);
+  return job_.grid().rank == 0 &&
+         (checkpoint.save_keep_last || checkpoint.save_keep_every || checkpoint.save_keep_epochs);
 }
 
 fs::path Retention::file(const char* ending) const {
@@ -73,6 +74,7 @@ void Retention::start() {
                                       "--workers",
                                       "1",
                                       "--yes"};
+    if (checkpoint.save_keep_epochs) words.push_back("--keep-epochs");
     if (!kept_back_.empty()) words.push_back("--keep");
     for (const int64_t step : kept_back_) words.push_back(std::to_string(step));
     program_.start(std::move(words), file(".out"), file(".log"));
@@ -87,7 +89,7 @@ void Retention::poll() {
     fs::remove(file(".out"), ignored);
     if (*code == 0) {
       fs::remove(file(".log"), ignored);
-      std::erase_if(going_, [&](int64_t step) {  // those around spikes stay
+      std::erase_if(going_, [&](int64_t step) {  // those around spikes and at ends of epochs stay
         return fs::exists(fs::path(job_.config().checkpoint.save) / store::step_folder_name(step), ignored);
       });
       if (!going_.empty()) {

@@ -1,4 +1,4 @@
-// --save-keep-last, --save-keep-every: a run's older checkpoints are removed while it continues.
+// --save-keep-last, --save-keep-every, --save-keep-epochs: a run's older checkpoints are removed while it continues.
 //
 // `espalier checkpoint prune` does it alongside the run (program_beside.h) after each save. It first reads the newest
 // checkpoint from the disk and compares its checksums: where that is damaged nothing is removed, and an event says so.

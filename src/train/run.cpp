@@ -18,6 +18,7 @@
 #include "launch/hold.h"
 #include "report/run_log.h"
 #include "store/run_folder.h"
+#include "train/epoch_ends.h"
 #include "train/evaluations.h"
 #include "train/finite_check.h"
 #include "train/hf_folders.h"
@@ -92,6 +93,7 @@ class Loop {
         spikes_(job_, log_, [this](const report::StepReport& report) { follow_policy(report); }),
         finite_(job_, log_, spikes_),
         replicas_(job_, log_),
+        epoch_ends_(job_, log_),
         saving_(job_, log_),
         evaluations_(job_, log_),
         tasks_(job_, log_),
@@ -145,6 +147,7 @@ class Loop {
   SpikeRecord spikes_;
   FiniteCheck finite_;
   ReplicaCheck replicas_;
+  EpochEnds epoch_ends_;
   Saving saving_;
   Evaluations evaluations_;
   TaskEvaluations tasks_;
@@ -154,9 +157,9 @@ class Loop {
   RetrievalMetrics retrieval_metrics_;
   const std::unique_ptr<Observer> first_;  // of the caller; may be null
   // In the order in which they see a step: what ends a run comes before what saves it.
-  std::vector<Observer*> observers_ = {&tracing_,   &stragglers_,   &reporting_,        &spikes_, &finite_,
-                                       &replicas_,  &saving_,       &evaluations_,      &tasks_,  &hf_folders_,
-                                       &retention_, &task_metrics_, &retrieval_metrics_};
+  std::vector<Observer*> observers_ = {&tracing_,    &stragglers_, &reporting_,    &spikes_,           &finite_,
+                                       &replicas_,   &epoch_ends_, &saving_,       &evaluations_,      &tasks_,
+                                       &hf_folders_, &retention_,  &task_metrics_, &retrieval_metrics_};
   struct Wished {  // of any rank, at the last question for reasons to stop
     bool save = false, pause = false;
   };

@@ -49,6 +49,34 @@ TEST_F(RetentionCommand, WhatOtherProgramsReadStaysUntilTheyAreDone) {
       << outcome.errors;
 }
 
+// The file has 25,267 tokens, so that passes of 1,579 samples end in steps 4, 8 and 12 of 400 samples; the run is
+// stopped between.
+TEST_F(RetentionCommand, TheFirstAtOrAfterEachEndOfAPassOverTheData) {
+  const std::string words =
+      "--save run --load run --save-keep-epochs --save-interval 3 --split 100,0,0 --micro-batch-size 100 "
+      "--global-batch-size 400 ";
+  const Outcome outcome = bash(
+      concat(kHead, train(words + "--exit-interval 7"), "; ", train(words),
+             "; ls -A run | grep step; grep '\"event\":\"epoch\"' run/events.jsonl | grep -o '\"step\":[0-9]*'; "
+             "espalier checkpoint prune run --keep-epochs --yes | cut -d' ' -f 1 | sort | uniq -c | sed 's/ *//'"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output,
+            "step_00000006\nstep_00000009\nstep_00000012\nstep_00000013\n"
+            "\"step\":4\n\"step\":8\n\"step\":12\n4 keep\n")
+      << outcome.errors;
+}
+
+TEST_F(RetentionCommand, EndsOfPassesThatNobodyKnowsAreRefused) {
+  const Outcome outcome = bash(
+      concat(train("--save run --save-keep-epochs --packing best-fit; "), "echo $?; ", train("--save plain; "),
+             "espalier checkpoint prune plain --keep-epochs; echo $?; ", train("--save-keep-epochs; "), "echo $?"));
+  EXPECT_EQ(outcome.output, "2\n1\n2\n") << outcome.errors;
+  for (const char* problem :
+       {"--save-keep-epochs: how many samples a pass over these data takes depends on their order",
+        "it was trained without --save-keep-epochs", "--save-keep-epochs (command line) applies to checkpoints"})
+    EXPECT_NE(outcome.errors.find(problem), std::string::npos) << problem << "\n" << outcome.errors;
+}
+
 // Removing went wrong: the run continues, an event says so, and nothing was lost.
 TEST_F(RetentionCommand, AFailureIsSaidAndTrainingGoesOn) {
   const Outcome outcome =
