@@ -97,7 +97,7 @@ std::string trouble_of_watch(const std::string& run) {
   watch::HeartbeatWatch heart;
   while (true) {
     const auto beat = watch::read_heartbeat(run);
-    if (beat && beat->beat != first->beat) return "";
+    if (beat && (beat->beat != first->beat || beat->touched != first->touched)) return "";
     const std::string what = heart.look(beat, steady_seconds());
     if (!what.empty()) return what;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));

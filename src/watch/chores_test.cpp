@@ -2,9 +2,11 @@
 #include "watch/chores.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -84,6 +86,48 @@ TEST(Heartbeat, ThatStopsIsMissedByTheLookersOwnClock) {
   heart.has_ended = true, ++heart.beat;
   EXPECT_EQ(watch.look(heart, 6000), "");
   EXPECT_EQ(watch.look(heart, 1e6), "");
+}
+
+// No byte more fits into any file.
+class NoRoom {
+ public:
+  NoRoom() : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit none = before_;
+    none.rlim_cur = 0;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  }
+  ~NoRoom() {
+    (void)::setrlimit(RLIMIT_FSIZE, &before_);
+    (void)std::signal(SIGXFSZ, signal_);
+  }
+  NoRoom(const NoRoom&) = delete;
+  NoRoom& operator=(const NoRoom&) = delete;
+
+ private:
+  void (*signal_)(int);
+  rlimit before_{};
+};
+
+// The file on a full disk is as it was, and touched.
+TEST_F(ChoresTest, AHeartThatCannotBeWrittenStillBeats) {
+  Heartbeat heart{.host = "alpha", .pid = 7, .beat = 1, .interval_seconds = 30, .has_ended = false};
+  fs::create_directories(watch_folder(folder_));
+  write_heartbeat(folder_, heart);
+  const auto first = read_heartbeat(folder_);
+  ASSERT_TRUE(first);
+  HeartbeatWatch watch;
+  EXPECT_EQ(watch.look(first, 0), "");
+  ++heart.beat;
+  {
+    const NoRoom full;
+    EXPECT_THROW(write_heartbeat(folder_, heart), UserError);
+  }
+  const auto second = read_heartbeat(folder_);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->beat, first->beat);
+  EXPECT_EQ(watch.look(second, 100), "");
+  EXPECT_NE(watch.look(second, 200), "");
 }
 
 }  // namespace

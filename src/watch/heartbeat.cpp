@@ -16,6 +16,12 @@ std::filesystem::path file_of(const std::filesystem::path& run_folder) {
   return watch_folder(run_folder) / "heartbeat.json";
 }
 
+int64_t touched_at(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  return error ? 0 : int64_t{time.time_since_epoch().count()};
+}
+
 }  // namespace
 
 std::filesystem::path watch_folder(const std::filesystem::path& run_folder) { return run_folder / "watch"; }
@@ -26,19 +32,27 @@ void write_heartbeat(const std::filesystem::path& run_folder, const Heartbeat& h
                                        {"pid", heartbeat.pid},
                                        {"interval_seconds", heartbeat.interval_seconds},
                                        {"ended", heartbeat.has_ended}};
-  write_file_atomically(file_of(run_folder), text.dump() + "\n");
+  try {
+    write_file_atomically(file_of(run_folder), text.dump() + "\n");
+  } catch (const UserError&) {
+    std::error_code error;
+    std::filesystem::last_write_time(file_of(run_folder), std::filesystem::file_time_type::clock::now(), error);
+    throw;
+  }
 }
 
 std::optional<Heartbeat> read_heartbeat(const std::filesystem::path& run_folder) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file_of(run_folder), error)) return std::nullopt;
   try {
+    const int64_t touched = touched_at(file_of(run_folder));
     const auto text = nlohmann::json::parse(read_file(file_of(run_folder)));
     return Heartbeat{.host = text.at("host"),
                      .pid = text.at("pid"),
                      .beat = text.at("beat"),
                      .interval_seconds = text.at("interval_seconds"),
-                     .has_ended = text.at("ended")};
+                     .has_ended = text.at("ended"),
+                     .touched = touched};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   } catch (const UserError&) {
@@ -52,8 +66,8 @@ double HeartbeatWatch::patience_seconds(const Heartbeat& heartbeat) {
 
 std::string HeartbeatWatch::look(const std::optional<Heartbeat>& heartbeat, double now) {
   // One that cannot be read for a moment is the last one still.
-  const bool is_new = heartbeat && (!last_ || heartbeat->beat != last_->beat || heartbeat->pid != last_->pid ||
-                                    heartbeat->host != last_->host);
+  const bool is_new = heartbeat && (!last_ || heartbeat->beat != last_->beat || heartbeat->touched != last_->touched ||
+                                    heartbeat->pid != last_->pid || heartbeat->host != last_->host);
   if (is_new) changed_ = now;
   if (heartbeat) last_ = heartbeat;
   if (!last_ || last_->has_ended || now - changed_ < patience_seconds(*last_)) return "";

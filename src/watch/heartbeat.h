@@ -16,11 +16,13 @@ struct Heartbeat {
   int64_t pid = 0, beat = 0;
   double interval_seconds = 0;
   bool has_ended = false;  // it was told to stop: no longer missed
+  int64_t touched = 0;     // of the file, by the file system's clock; compared with nothing but itself
 };
 
 // RUN/watch, where watch keeps what it knows of a run.
 std::filesystem::path watch_folder(const std::filesystem::path& run_folder);
 
+// Where there is no room for it the file that exists is touched, which takes none, and the UserError is thrown then.
 void write_heartbeat(const std::filesystem::path& run_folder, const Heartbeat& heartbeat);
 std::optional<Heartbeat> read_heartbeat(const std::filesystem::path& run_folder);  // nothing: none, or cut off
 

@@ -165,6 +165,30 @@ TEST(Judge, EachPlantedFaultGivesOneAlarm) {
   }
 }
 
+// What it says is what happened: starts are counted, and a run that only records something has not started.
+TEST(Judge, NamesWhyARunThatLivesGainsNothing) {
+  const auto told = [](int64_t starts, bool is_paused) {
+    Pulse pulse({});
+    RunSight sight;
+    sight.last_word = LastWord::kStart, sight.step = 5, sight.step_seconds = 1, sight.starts = 1;
+    EXPECT_EQ(pulse.look(sight, 0, false), "");
+    sight.starts += starts, sight.is_paused = is_paused;
+    for (double now = 60; now < 1800; now += 60) {
+      ++sight.life;
+      EXPECT_EQ(pulse.look(sight, now, false), "");
+    }
+    ++sight.life;
+    return pulse.look(sight, 1800, false);
+  };
+  const std::string gained = "the run has gained no step beyond 5 for 30 min 00 s: ";
+  EXPECT_EQ(told(3, false), gained + "it has started 3 times since");
+  EXPECT_EQ(told(1, false), gained + "it has started once since");
+  EXPECT_EQ(told(0, false),
+            gained + "it has not started again since, but records events or writes files (events.jsonl)");
+  EXPECT_EQ(told(0, true),
+            "the run has been paused for 30 min 00 s, after step 5: espalier ctl RUN resume continues it");
+}
+
 // The launcher has told that the run has ended: the same is not told twice.
 TEST(Judge, AnEndThatTheLauncherHasToldIsNoNews) {
   Pulse pulse({});

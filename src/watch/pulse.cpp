@@ -28,6 +28,7 @@ void Pulse::follow(const RunSight& sight, double now, bool is_queued) {
   life_ = sight.life;
   if (is_first || sight.step > furthest_) {
     furthest_ = lowest_ = sight.step;
+    starts_ = sight.starts;
     gained_ = now;
   }
   lowest_ = std::min(lowest_, sight.step);
@@ -61,14 +62,24 @@ std::string Pulse::silence(const RunSight& sight, double now) const {
     return concat("the process that answers for the run on this machine is gone, ", place_of(sight),
                   ", and recorded no end: it was killed, or ran out of memory");
   const double patience = std::max(patience_.seconds, kStepsOfPatience * sight.step_seconds);
+  if (sight.is_paused && now - gained_ >= patience)
+    return concat("the run has been paused for ", format_duration(now - gained_), ", ", place_of(sight),
+                  ": espalier ctl RUN resume continues it");
   if (now - changed_ >= patience)
     return concat("no step, record or checkpoint for ", format_duration(now - changed_), ", ", place_of(sight));
   // A run that went back gains nothing until it has done those steps again.
   const double again = 2 * sight.step_seconds * static_cast<double>(furthest_ - lowest_);
-  if (now - gained_ >= patience + again)
-    return concat("the run moves, but has gained no step beyond ", format_count(furthest_), " for ",
-                  format_duration(now - gained_), ": it starts again and again");
-  return "";
+  return now - gained_ >= patience + again ? gains_nothing(sight, now) : "";
+}
+
+std::string Pulse::gains_nothing(const RunSight& sight, double now) const {
+  const int64_t starts = sight.starts - starts_;
+  const std::string what = starts > 1 ? concat("it has started ", format_count(starts), " times since")
+                           : starts > 0
+                               ? "it has started once since"
+                               : "it has not started again since, but records events or writes files (events.jsonl)";
+  return concat("the run has gained no step beyond ", format_count(furthest_), " for ", format_duration(now - gained_),
+                ": ", what);
 }
 
 }  // namespace espalier::watch

@@ -28,11 +28,13 @@ class Pulse {
  private:
   void follow(const RunSight& sight, double now, bool is_queued);
   std::string silence(const RunSight& sight, double now) const;
+  std::string gains_nothing(const RunSight& sight, double now) const;
 
   Patience patience_;
   bool has_looked_ = false;
   uint64_t life_ = 0;
   int64_t furthest_ = -1, lowest_ = -1;  // step; since the furthest was reached
+  int64_t starts_ = 0;                   // when it was
   double changed_ = 0, gained_ = 0, dead_since_ = -1;
 };
 

@@ -27,7 +27,9 @@ void read_events(const std::vector<report::RunEvent>& events, RunSight& sight) {
     const auto say = [&](LastWord word) {
       sight.last_word = word, sight.detail = event.detail, sight.end_is_told = false;
     };
-    if (name == "start") say(LastWord::kStart);
+    if (name == "start") say(LastWord::kStart), ++sight.starts;
+    if (name == "start" || name == "resume") sight.is_paused = false;
+    if (name == "pause") sight.is_paused = true;
     if (name == "stop") say(LastWord::kStopped);
     if (name == "end") say(LastWord::kFinished);
     if (name == "error" || name == "failure") say(restarts(event.detail) ? LastWord::kStart : LastWord::kFailed);

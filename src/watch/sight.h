@@ -17,6 +17,8 @@ struct RunSight {
   bool end_is_told = false;  // the launcher has delivered the alert that the run has ended
   bool has_died = false;     // the process on this machine that answers for the run is gone
   int64_t step = -1;         // the last that is recorded; -1: none
+  int64_t starts = 0;        // recorded, of its ranks
+  bool is_paused = false;    // by espalier ctl
   std::optional<int64_t> num_steps;
   double step_seconds = 0;  // median of the last ones; 0: not known
   int64_t newest_checkpoint = -1, checkpoint_bytes = 0, checkpoint_files = 0;
