@@ -46,7 +46,7 @@ inline void expect_agreement(const std::string& what, at::ScalarType type,
     actual = run(device_under_test());
   }
   ASSERT_EQ(actual.size(), expected.size());
-  const double rounding = type == at::kBFloat16 ? 0x1p-8 : 0x1p-24;
+  const double rounding = type == at::kBFloat16 ? 0x1p-8 : type == at::kHalf ? 0x1p-11 : 0x1p-24;
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_EQ(actual[i].sizes(), expected[i].sizes()) << what << " result " << i;
     ASSERT_EQ(actual[i].device(), device_under_test()) << what << " result " << i;

@@ -1,10 +1,9 @@
 // As ops_test.cpp: attention, what is done to its heads, RMS norms and activations.
 #include "kernels/activation.h"
-#include "kernels/attention.h"
 #include "kernels/qk_norm.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
-#include "tests/cuda/agreement.h"
+#include "tests/cuda/attention_cases.h"
 
 namespace espalier::cuda_test {
 namespace heads_test {
@@ -45,8 +44,6 @@ TEST(DeviceHeads, RmsNormAgrees) {
           16);
 }
 
-constexpr kernels::Heads kHeads[] = {{3, 3}, {4, 2}, {3, 1}};
-
 TEST(DeviceHeads, QkNormAgrees) {
   for (const auto type : kTypes)
     for (const kernels::Heads heads : kHeads)
@@ -77,86 +74,6 @@ TEST(DeviceHeads, RotaryAgrees) {
         return {y, qkv.grad()};
       });
 }
-
-enum class Range { kCausal, kFull, kPrefix, kPadding };
-
-struct Mask {
-  const char* name;
-  bool alibi, documents, dropout;
-  int64_t window;
-  Range range = Range::kCausal;
-  bool relative = false, scaled = false;  // a bias by distance, a scale of the caller's
-  bool capped = false;
-};
-constexpr Mask kMasks[] = {{"causal", false, false, false, 0},
-                           {"alibi", true, false, false, 0},
-                           {"documents", false, true, false, 0},
-                           {"window", false, false, false, 11},
-                           {"dropout", false, false, true, 0},
-                           {"everything", true, true, true, 20},
-                           {"full", false, false, false, 0, Range::kFull},
-                           {"full, everything", true, true, true, 20, Range::kFull},
-                           {"prefix", false, false, false, 0, Range::kPrefix},
-                           {"prefix, everything", true, false, true, 20, Range::kPrefix},
-                           {"padding", false, false, false, 0, Range::kPadding},
-                           {"padding, everything", true, false, true, 20, Range::kPadding},
-                           {"capped", false, false, true, 0, Range::kCausal, false, true, true},
-                           {"capped, everything", true, true, true, 20, Range::kFull, true, true, true},
-                           {"relative", false, false, false, 0, Range::kCausal, true},
-                           {"relative, full", false, false, false, 0, Range::kFull, true, true},
-                           {"relative, everything", true, true, true, 20, Range::kCausal, true, true},
-                           {"relative, full, everything", true, true, true, 20, Range::kFull, true, true},
-                           {"relative, padding", false, false, true, 0, Range::kPadding, true, true}};
-
-// Of two rows of s queries that see some of sk keys. Padding: row 0 has it before and after, in row 1 is nothing else;
-// it sees nothing.
-void set_range(tensor::AttentionContext& context, Range range, int64_t s, int64_t sk, at::Device device) {
-  const at::Tensor queries = at::arange(s, at::kInt);
-  const auto rows = [&](const at::Tensor& first, const at::Tensor& second) {
-    return at::stack({first, second}).to(at::kInt).contiguous().to(device);
-  };
-  if (range == Range::kFull) context.mask = tensor::AttentionContext::Mask::kFull;
-  if (range == Range::kPrefix) context.last_key = rows(queries.clamp_min(sk / 2), queries);
-  if (range != Range::kPadding) return;
-  const at::Tensor seeing = ((queries >= 2) & (queries < s - s / 3)).to(at::kInt);
-  context.first_key = rows(2 * seeing, 0 * seeing);
-  context.last_key = rows((sk - sk / 3) * seeing - 1, 0 * seeing - 1);
-}
-
-tensor::AttentionContext context_of(const Mask& mask, kernels::Heads heads, int64_t s, at::Device device) {
-  tensor::AttentionContext context;
-  context.window = mask.window;
-  set_range(context, mask.range, s, s, device);
-  if (mask.scaled) context.scale = 0.4;
-  if (mask.capped) context.soft_cap = 0.9;
-  if (mask.relative) context.relative_bias = leaf(random({heads.queries, 2 * (s + 40) - 1}, at::kFloat, 3), device);
-  if (mask.alibi) context.alibi_slopes = kernels::alibi_slopes(heads.queries).to(device);
-  if (mask.documents) {
-    const at::Tensor starts = at::arange(s, at::kInt).div(10, "floor").to(at::kInt) * 10;
-    context.first_key = at::stack({starts, at::zeros_like(starts)}).contiguous().to(device);
-    if (mask.range == Range::kFull) context.last_key = context.first_key + 9;  // of the last one: past the end
-  }
-  if (mask.dropout) {
-    context.dropout = 0.2;
-    context.seed = 7;
-    context.sample_numbers = {3, int64_t{5} << 32};
-    context.first_head = 2;
-  }
-  return context;
-}
-
-Tensors attend(at::ScalarType type, const Mask& mask, kernels::Heads heads, int64_t s, int64_t head_size,
-               at::Device device) {
-  const at::Tensor qkv = leaf(random({s, 2, heads.columns(head_size)}, type, 1), device);
-  const tensor::AttentionContext context = context_of(mask, heads, s, device);
-  const at::Tensor y = kernels::attention(qkv, context, heads, 4);
-  torch::autograd::backward({y}, {random(y.sizes(), type, 2).to(device)});
-  if (!mask.relative) return {y, qkv.grad()};
-  return {y, qkv.grad(), context.relative_bias.grad()};
-}
-
-// bf16: the CPU rounds probabilities and their gradients before its products, the device does not.
-double units(at::ScalarType type) { return type == at::kBFloat16 ? 6 : 64; }
 
 TEST(DeviceAttention, AgreesUnderEveryMask) {
   for (const Mask& mask : kMasks)

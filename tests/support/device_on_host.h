@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -23,7 +25,7 @@
 #define __global__
 #define __device__
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 struct dim3 {
   unsigned x, y, z;
@@ -68,6 +70,7 @@ class FiberBlock {
     ESPALIER_CHECK(count % kLanes == 0 && count <= 1024, count, " threads in a block");
     if (fibers_.size() < count) fibers_.resize(count);
     body_ = &body;
+    ++blocks_run_;
     for (size_t i = 0; i < count; ++i) begin(fibers_[i]);
     for (size_t live = count; live > 0;) {
       bool ran = false;
@@ -86,19 +89,44 @@ class FiberBlock {
 
   void block_barrier() { wait(State::kAtBlock); }
 
+  // What each lane of a warp gives in an exchange.
+  using Given = std::array<uint32_t, 8>;
+  class Exchanged {
+   public:
+    const Given& of(size_t lane) const {
+      const Fiber& fiber = block_.fibers_[first_ + lane];
+      ESPALIER_CHECK(fiber.exchanges >= number_, "lane ", lane, " has ended");
+      return fiber.given[number_ % 2];
+    }
+
+   private:
+    friend FiberBlock;
+    Exchanged(const FiberBlock& block, size_t first, size_t number) : block_(block), first_(first), number_(number) {}
+    const FiberBlock& block_;
+    size_t first_, number_;
+  };
+  // Valid until this lane's next one. All lanes of the warp come to it.
+  Exchanged exchange(const Given& value) {
+    Fiber& self = fibers_[at_];
+    // Given to two places in turn: a lane that is ahead by one exchange does not overwrite what others still read.
+    self.given[++self.exchanges % 2] = value;
+    const Exchanged exchanged(*this, at_ / kLanes * kLanes, self.exchanges);
+    wait(State::kAtWarp);
+    return exchanged;
+  }
   // The value that lane `source` of this warp gives.
   template <class T>
   T exchange(T value, size_t source) {
-    static_assert(sizeof(T) <= sizeof(uint64_t));
-    std::memcpy(&fibers_[at_].given, &value, sizeof value);
-    const size_t from = at_ / kLanes * kLanes + source;
-    wait(State::kAtWarp);
-    ESPALIER_CHECK(fibers_[from].state != State::kEnded, "lane ", source, " has ended");
-    std::memcpy(&value, &fibers_[from].given, sizeof value);
-    wait(State::kAtWarp);
+    Given given{};
+    static_assert(sizeof(T) <= sizeof given);
+    std::memcpy(given.data(), &value, sizeof value);
+    const Exchanged all = exchange(given);
+    std::memcpy(&value, all.of(source).data(), sizeof value);
     return value;
   }
   size_t lane() const { return at_ % kLanes; }
+  size_t thread() const { return at_; }
+  uint64_t blocks_run() const { return blocks_run_; }
 
  private:
   static constexpr size_t kLanes = 32, kStackBytes = 64 << 10;
@@ -106,13 +134,15 @@ class FiberBlock {
   struct Fiber {
     void* top;  // of its stack, while another runs
     State state;
-    uint64_t given;
+    Given given[2];
+    size_t exchanges;
     std::unique_ptr<char[]> stack;
   };
 
   void begin(Fiber& fiber) {
     if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
     fiber.state = State::kReady;
+    fiber.exchanges = 0;
     // As switch_stack leaves a stack: six registers, then where to continue; at that point the stack is 8 bytes off 16.
     const auto end = reinterpret_cast<uintptr_t>(fiber.stack.get() + kStackBytes) / 16 * 16;
     auto* const top = reinterpret_cast<void**>(end) - 8;
@@ -152,6 +182,7 @@ class FiberBlock {
   const std::function<void()>* body_ = nullptr;
   void* scheduler_ = nullptr;
   size_t at_ = 0;
+  uint64_t blocks_run_ = 0;
 };
 
 inline void __syncthreads() { FiberBlock::current().block_barrier(); }
@@ -164,6 +195,7 @@ T __shfl_xor_sync(unsigned, T value, int mask) {
   return FiberBlock::current().exchange(value, FiberBlock::current().lane() ^ static_cast<size_t>(mask));
 }
 
+inline constexpr int kSharedAlignment = 1024;  // of the addresses that kernels see: they begin at zero
 inline std::vector<float> shared_storage;
 inline float* shared_memory() { return shared_storage.data(); }
 
@@ -173,8 +205,12 @@ struct Launch {
   Stream stream;
 };
 
+// The names of the launches since the last time that a test cleared them.
+inline std::vector<std::string> last_launches;
+
 template <class... Parameters, class... Arguments>
-void launch(const char*, void (*kernel)(Parameters...), const Launch& how, const Arguments&... arguments) {
+void launch(const char* name, void (*kernel)(Parameters...), const Launch& how, const Arguments&... arguments) {
+  last_launches.emplace_back(name);
   for (unsigned y = 0; y < how.grid.y; ++y) {
     for (unsigned x = 0; x < how.grid.x; ++x) {
       blockIdx = dim3(x, y);

@@ -15,13 +15,12 @@
 // added up as they are, then by distance; then the rows of the batch are added in order.
 #include <algorithm>
 
-#include "kernels/cuda/element_math.h"
-#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/attention_pair.cuh"
+#include "kernels/cuda/attention_tensor_cores.h"
 
 namespace espalier::cuda {
 namespace {
 
-using kernels::AttentionOperand;
 using kernels::AttentionType;
 
 constexpr int kTile = 32;
@@ -43,68 +42,6 @@ __device__ void write(AttentionType type, const AttentionOperand& operand, int64
     case AttentionType::kHalf: store(static_cast<Fp16*>(operand.data) + offset, value); break;
   }
 }
-
-// The keys first .. last; none where first > last.
-struct Keys {
-  int first, last;
-  __device__ bool none() const { return first > last; }
-  __device__ bool has(int64_t key) const { return first <= key && key <= last; }
-};
-
-// One query head of one row of the batch.
-struct Pair {
-  AttentionProblem problem;
-  int64_t row, group, member, head;
-  int64_t before, num_keys;  // position of query 0, and how many keys the row has
-
-  __device__ int64_t offset(const AttentionOperand& operand, int64_t position) const {
-    return row * operand.row_stride + group * operand.group_stride + member * operand.member_stride +
-           position * operand.position_stride;
-  }
-  __device__ int64_t stats(int64_t query) const {  // index into [b, query heads, num_queries]
-    return (row * problem.groups * problem.members + head) * problem.num_queries + query;
-  }
-  __device__ int64_t position(int64_t query) const { return before + query; }
-  // kernels/internal/attention_problem.h's visible_keys; none for a query beyond the end.
-  __device__ Keys keys_of(int64_t query) const {
-    if (query >= problem.num_queries) return {0, -1};
-    const int end = static_cast<int>(num_keys) - 1, own = static_cast<int>(position(query));
-    const int64_t entry = row * problem.num_queries + query;
-    Keys keys{0, problem.causal ? own : end};
-    if (problem.first_key != nullptr) keys.first = max(keys.first, problem.first_key[entry]);
-    if (problem.last_key != nullptr) keys.last = min(problem.last_key[entry], end);
-    if (problem.window > 0 && own - problem.window + 1 > keys.first)
-      keys.first = static_cast<int>(own - problem.window + 1);
-    return keys;
-  }
-  // The exponent of a probability; minus infinity where the key is not seen.
-  __device__ float exponent(float product, int64_t query, int64_t key, const Keys& seen) const {
-    if (!seen.has(key)) return -INFINITY;
-    const int64_t distance = key - position(query);
-    float bias = problem.slopes != nullptr ? problem.slopes[head] * kLog2E * static_cast<float>(distance) : 0;
-    if (problem.relative_bias != nullptr)
-      bias = fmaf(problem.relative_bias[head * (2 * problem.relative_reach + 1) + problem.relative_reach + distance],
-                  kLog2E, bias);
-    if (problem.soft_cap != 0) return fmaf(problem.soft_cap * kLog2E, cap_tanh(product), bias);
-    return fmaf(product, problem.scale * kLog2E, bias);
-  }
-  __device__ float cap_tanh(float product) const { return tanhf(product * problem.scale / problem.soft_cap); }
-  // The gradient of a scaled product by that of its score.
-  __device__ float cap_slope(float product) const {
-    if (problem.soft_cap == 0) return 1;
-    const float t = cap_tanh(product);
-    return 1 - t * t;
-  }
-  // 0 or 1 / (1 - p)
-  __device__ float keep_factor(int64_t query, int64_t key) const {
-    if (!problem.dropout) return 1;
-    const MaskPlace place{static_cast<uint32_t>(position(query)), static_cast<uint32_t>(problem.first_head + head),
-                          static_cast<uint64_t>(problem.sample_numbers[row])};
-    const uint32_t word =
-        mask_word(problem.key_of_site.word[0], problem.key_of_site.word[1], place, static_cast<uint32_t>(key));
-    return word < problem.drop_below ? 0 : problem.keep_scale;
-  }
-};
 
 // A tile of an operand as fp32, rows padded so that lanes which read one channel of 32 rows meet 32 banks.
 struct Tile {
@@ -163,14 +100,6 @@ __device__ void write_rows(const Pair& pair, const AttentionOperand& operand, in
   }
 }
 
-// `number`: of a pair, row by row.
-__device__ Pair pair_of(const AttentionProblem& problem, int64_t number) {
-  const int64_t heads = problem.groups * problem.members, head = number % heads, row = number / heads;
-  const int64_t before = problem.cache_lengths != nullptr ? problem.cache_lengths[row] : 0;
-  const int64_t num_keys = problem.cache_lengths != nullptr ? before + problem.num_queries : problem.num_keys;
-  return {problem, row, head / problem.members, head % problem.members, head, before, num_keys};
-}
-
 // Tile number `number` of the block's shared memory.
 __device__ Tile shared_tile(const AttentionProblem& problem, int number) {
   const int stride = static_cast<int>(problem.head_size) + 1;
@@ -178,19 +107,13 @@ __device__ Tile shared_tile(const AttentionProblem& problem, int number) {
 }
 
 // From the first to the last key that some query of a tile sees: [first, end), first a multiple of kTile; nothing where
-// none sees any. The same on every thread of the block, each warp of which calls it as a whole.
+// none sees any.
 struct KeyRange {
   int64_t first, end;
 };
 __device__ KeyRange keys_of_tile(const Pair& pair, int64_t first_query) {
-  static_assert(kTile == kWarp, "a lane for each query");
-  const Keys keys = pair.keys_of(first_query + threadIdx.x % kWarp);
-  int first = keys.none() ? INT32_MAX : keys.first, last = keys.none() ? -1 : keys.last;
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    first = min(first, __shfl_xor_sync(kAllLanes, first, distance));
-    last = max(last, __shfl_xor_sync(kAllLanes, last, distance));
-  }
-  return {int64_t{first} / kTile * kTile, int64_t{last} + 1};
+  const Keys any = keys_of_queries<kTile>(pair, first_query).any;
+  return {int64_t{any.first} / kTile * kTile, int64_t{any.last} + 1};
 }
 
 template <int kChannels>
@@ -439,9 +362,30 @@ void with_channels(int64_t head_size, const Body& body) {
   body(std::integral_constant<int, 8>());
 }
 
+// Whether every row of an operand begins at a multiple of 16 bytes. Elements have two.
+bool has_aligned_rows(const AttentionOperand& operand) {
+  constexpr int64_t kElements = 8;
+  return reinterpret_cast<uintptr_t>(operand.data) % 16 == 0 && operand.row_stride % kElements == 0 &&
+         operand.group_stride % kElements == 0 && operand.member_stride % kElements == 0 &&
+         operand.position_stride % kElements == 0;
+}
+
 }  // namespace
 
+bool fits_tensor_cores(const AttentionProblem& problem, const AttentionGradients* gradients) {
+  if (problem.type == AttentionType::kFloat || problem.head_size % 8 != 0 || problem.head_size > kMaxHeadSize)
+    return false;
+  for (const AttentionOperand* operand : {&problem.query, &problem.key, &problem.value, &problem.result})
+    if (!has_aligned_rows(*operand)) return false;
+  if (gradients == nullptr) return true;
+  return has_aligned_rows(gradients->result) && has_aligned_rows(gradients->query) &&
+         has_aligned_rows(gradients->key) && has_aligned_rows(gradients->value);
+}
+
 void attention_forward(const AttentionProblem& problem, Stream stream) {
+  if (fits_tensor_cores(problem, nullptr))
+    return problem.type == AttentionType::kBFloat16 ? attention_forward_bf16(problem, stream)
+                                                    : attention_forward_fp16(problem, stream);
   const dim3 grid = grid_of(problem.num_queries, kTile, problem.batch * problem.groups * problem.members);
   with_channels(problem.head_size, [&](auto channels) {
     launch("attention_forward", forward_kernel<channels>, {grid, kThreads, shared_bytes(problem, 3), stream}, problem);
@@ -456,15 +400,22 @@ void attention_backward(const AttentionProblem& problem, const AttentionGradient
   launch("attention_row_dots", row_dots_kernel,
          {grid_of(problem.num_queries, kThreads / kWarp, heads), kThreads, 0, stream}, problem, gradients.result,
          scratch.row_dots);
-  const dim3 key_tiles = grid_of(problem.num_keys, kTile, groups);
-  const dim3 query_tiles = grid_of(problem.num_queries, kTile, heads);
   const int bytes = shared_bytes(problem, 4);
-  with_channels(problem.head_size, [&](auto channels) {
-    launch("attention_key_gradient", key_gradient_kernel<channels>, {key_tiles, kThreads, bytes, stream}, problem,
-           gradients, scratch.row_dots);
-    launch("attention_query_gradient", query_gradient_kernel<channels>, {query_tiles, kThreads, bytes, stream}, problem,
-           gradients, scratch.row_dots);
-  });
+  if (fits_tensor_cores(problem, &gradients)) {
+    const bool bf16 = problem.type == AttentionType::kBFloat16;
+    (bf16 ? attention_key_gradient_bf16 : attention_key_gradient_fp16)(problem, gradients, scratch.row_dots, stream);
+    (bf16 ? attention_query_gradient_bf16 : attention_query_gradient_fp16)(problem, gradients, scratch.row_dots,
+                                                                           stream);
+  } else {
+    const dim3 key_tiles = grid_of(problem.num_keys, kTile, groups);
+    const dim3 query_tiles = grid_of(problem.num_queries, kTile, heads);
+    with_channels(problem.head_size, [&](auto channels) {
+      launch("attention_key_gradient", key_gradient_kernel<channels>, {key_tiles, kThreads, bytes, stream}, problem,
+             gradients, scratch.row_dots);
+      launch("attention_query_gradient", query_gradient_kernel<channels>, {query_tiles, kThreads, bytes, stream},
+             problem, gradients, scratch.row_dots);
+    });
+  }
   if (gradients.relative_bias == nullptr) return;
   const int64_t diagonals = num_diagonals(problem);
   launch("attention_diagonals", diagonal_kernel, {grid_of(diagonals, 1, heads), kThreads, bytes, stream}, problem,

@@ -12,8 +12,9 @@
 namespace espalier::cuda {
 
 // The memory of a block whose size the launch gives.
+inline constexpr int kSharedAlignment = 1024;
 __device__ inline float* shared_memory() {
-  extern __shared__ float values[];
+  extern __shared__ __align__(1024) float values[];
   return values;
 }
 

@@ -37,11 +37,13 @@ struct MaskPlace {
   uint32_t position, head;
   uint64_t sample;
 };
-ESPALIER_ANYWHERE uint32_t mask_word(uint32_t key0, uint32_t key1, const MaskPlace& place, uint32_t feature) {
+// The words of the features 4 group .. 4 group + 3.
+ESPALIER_ANYWHERE PhiloxWords mask_words(uint32_t key0, uint32_t key1, const MaskPlace& place, uint32_t group) {
   const uint32_t head_and_sample = place.head + (static_cast<uint32_t>(place.sample >> 32) << 16);
-  const PhiloxWords words =
-      philox(key0, key1, {{feature / 4, place.position, head_and_sample, static_cast<uint32_t>(place.sample)}});
-  return words.word[feature % 4];
+  return philox(key0, key1, {{group, place.position, head_and_sample, static_cast<uint32_t>(place.sample)}});
+}
+ESPALIER_ANYWHERE uint32_t mask_word(uint32_t key0, uint32_t key1, const MaskPlace& place, uint32_t feature) {
+  return mask_words(key0, key1, place, feature / 4).word[feature % 4];
 }
 
 // 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3), from exp of what is not positive.

@@ -1,0 +1,10 @@
+#include "kernels/cuda/attention_key_gradient.cuh"
+
+namespace espalier::cuda {
+
+void attention_key_gradient_fp16(const AttentionProblem& problem, const AttentionGradients& gradients,
+                                const float* row_dots, Stream stream) {
+  launch_key_gradient<Fp16>(problem, gradients, row_dots, stream);
+}
+
+}  // namespace espalier::cuda

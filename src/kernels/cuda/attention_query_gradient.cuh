@@ -1,0 +1,113 @@
+// Gradients of attention's queries on tensor cores, as attention.cu's: a block has a tile of queries of one head, and
+// goes over the tiles of keys that it sees.
+#pragma once
+
+#include "kernels/cuda/attention_blocks.cuh"
+
+namespace espalier::cuda {
+
+// What a lane has of each of its rows.
+template <int kM>
+struct RowStats {
+  float log_sum_exps[kM][2], row_dots[kM][2];
+
+  __device__ RowStats(const Pair& pair, const float* dots, int first_query) {
+    ESPALIER_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      ESPALIER_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int query = first_query + ScorePlace<true, kM, 32>::row(m, half * 2);
+        const bool present = query < pair.problem.num_queries;
+        const float value = present ? pair.problem.log_sum_exp[pair.stats(query)] : 0;
+        log_sum_exps[m][half] = value == -INFINITY ? 0 : value;  // it sees nothing
+        row_dots[m][half] = present ? dots[pair.stats(query)] : 0;
+      }
+    }
+  }
+  __device__ float log_sum_exp(int m, int, int e) const { return log_sum_exps[m][e / 2]; }
+  __device__ float row_dot(int m, int, int e) const { return row_dots[m][e / 2]; }
+};
+
+template <class T, class Tiles, bool kBias>
+__global__ void __launch_bounds__(Tiles::kThreads)
+    tensor_query_gradient_kernel(AttentionProblem problem, AttentionGradients gradients, const float* row_dots,
+                                 TileOrder order) {
+  constexpr int kM = Tiles::kM, kN = Tiles::kN;
+  int64_t head;
+  int tile;
+  order.place(blockIdx.x, &head, &tile);
+  const Pair pair = pair_of(problem, head);
+  const int first_query = tile * Tiles::kRows, own_query = first_query + Tiles::first_row();
+  const int pieces = pieces_of(problem);
+  char* const memory = reinterpret_cast<char*>(shared_memory());
+  const typename Tiles::OwnTile queries(memory), d_results(memory + Tiles::OwnTile::kBytes);
+  char* const others = memory + 2 * Tiles::OwnTile::kBytes;
+  const auto keys_at = [&](int stage) {
+    return typename Tiles::OtherTile(others + stage * 2 * Tiles::OtherTile::kBytes);
+  };
+  const auto values_at = [&](int stage) {
+    return typename Tiles::OtherTile(others + (stage * 2 + 1) * Tiles::OtherTile::kBytes);
+  };
+  const auto begin_copies = [&](int stage, int first_key) {
+    copy_tile<T, Tiles::kThreads>(keys_at(stage), pair, problem.key, first_key, pair.num_keys);
+    copy_tile<T, Tiles::kThreads>(values_at(stage), pair, problem.value, first_key, pair.num_keys);
+    commit_copies();
+  };
+  const Keys of_block = keys_of_queries<Tiles::kRows>(pair, first_query).any;
+  const KeysOfQueries of_warp = keys_of_queries<Tiles::kRowsOfWarp>(pair, own_query);
+  const int begin = of_block.first / kN * kN, end = of_block.last + 1;
+  copy_tile<T, Tiles::kThreads>(queries, pair, problem.query, first_query, problem.num_queries);
+  copy_tile<T, Tiles::kThreads>(d_results, pair, gradients.result, first_query, problem.num_queries);
+  commit_copies();
+  if (begin < end) begin_copies(0, begin);
+  const SeenByQueries<Tiles::kRowsOfWarp> seen(pair, own_query);
+  const RowStats<kM> stats(pair, row_dots, own_query);
+  typename Tiles::Sums sums = {};
+  int stage = 0;
+  for (int first_key = begin; first_key < end; first_key += kN, stage ^= 1) {
+    wait_for_copies<0>();
+    __syncthreads();  // also: the other stage has been read
+    if (first_key + kN < end) begin_copies(stage ^ 1, first_key + kN);
+    if (first_key > of_warp.any.last || first_key + kN <= of_warp.any.first) continue;
+    const ScorePlace<true, kM, kN> place{own_query, first_key};
+    KeptScores<true, kM, kN> kept;
+    if (problem.dropout) kept = KeptScores<true, kM, kN>(pair, place);
+    typename Tiles::ScoresOfWarp scores, d_scores;
+    multiply<T, kM, kN>(scores, queries, Tiles::first_row(), keys_at(stage), pieces);
+    multiply<T, kM, kN>(d_scores, d_results, Tiles::first_row(), values_at(stage), pieces);
+    const bool all_seen = of_warp.all.first <= first_key && first_key + kN - 1 <= of_warp.all.last;
+    to_score_gradients<kBias, true, kM, kN>(scores, d_scores, pair, place, kept, stats, all_seen, seen);
+    RoundedFragments<kM, kN> rounded;
+    round<T, kM, kN>(rounded, d_scores);
+    add_products<T, kM, kN, Tiles::kOwn>(sums, rounded, keys_at(stage), Tiles::first_feature(), pieces);
+  }
+  wait_for_copies<0>();
+  __syncthreads();
+  put_rows<T, kM, Tiles::kOwn>(queries, Tiles::first_row(), Tiles::first_feature(), sums, problem.scale);
+  __syncthreads();
+  write_tile<T, Tiles::kThreads>(queries, pair, gradients.query, first_query, problem.num_queries);
+}
+
+template <class T, class Tiles, bool kBias>
+void launch_query_gradient(const AttentionProblem& problem, const AttentionGradients& gradients, const float* row_dots,
+                           Stream stream) {
+  const TileOrder order = tile_order(problem, problem.heads() * problem.batch, problem.members,
+                                     num_blocks(problem.num_queries, Tiles::kRows), problem.num_keys, problem.causal);
+  launch("attention_query_gradient_on_tensor_cores", tensor_query_gradient_kernel<T, Tiles, kBias>,
+         {order.blocks(), Tiles::kThreads, 2 * Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes, stream}, problem,
+         gradients, row_dots, order);
+}
+
+template <class T>
+void launch_query_gradient(const AttentionProblem& problem, const AttentionGradients& gradients, const float* row_dots,
+                           Stream stream) {
+  const auto with_bias = [&](auto bias) {
+    with_tiles<AttentionTiles<64, 2, 32>, AttentionTiles<128, 2, 32>, AttentionTiles<256, 1, 32, 4, 2>>(
+        problem, [&](auto tiles) {
+          launch_query_gradient<T, decltype(tiles), decltype(bias)::value>(problem, gradients, row_dots, stream);
+        });
+  };
+  has_bias(problem) ? with_bias(std::true_type()) : with_bias(std::false_type());
+}
+
+}  // namespace espalier::cuda

@@ -1,0 +1,161 @@
+// As heads_test.cpp: attention of the types, sizes of heads and lengths that tensor cores have tiles for, and some that
+// fill no tile.
+#include "tests/cuda/attention_cases.h"
+
+namespace espalier::cuda_test {
+namespace attention_sizes_test {
+
+constexpr at::ScalarType kHalves[] = {at::kBFloat16, at::kHalf};
+constexpr int64_t kLengths[] = {1, 7, 33, 64, 65, 129, 200};
+
+TEST(DeviceAttentionSizes, EverySizeOfHeadsAgreesAtEveryLength) {
+  size_t number = 0;
+  for (const int64_t head_size : {8, 16, 40, 64, 80, 128, 136, 256})
+    for (const int64_t s : kLengths) {
+      const auto type = kHalves[number % 2];
+      const Mask& mask = kMasks[number++ % std::size(kMasks)];
+      expect_agreement(
+          std::string(mask.name) + ", heads of " + std::to_string(head_size), type,
+          [&](at::Device device) {
+            return attend(type, mask, {1, 1}, s, head_size, device);
+          },
+          units(type));
+    }
+}
+
+TEST(DeviceAttentionSizes, EveryMaskAgreesInEveryTile) {
+  size_t number = 0;
+  for (const Mask& mask : kMasks)
+    for (const int64_t head_size : {64, 128}) {
+      const auto type = kHalves[number++ % 2];
+      expect_agreement(
+          std::string(mask.name) + ", heads of " + std::to_string(head_size), type,
+          [&](at::Device device) {
+            return attend(type, mask, {1, 1}, 135, head_size, device);
+          },
+          units(type));
+    }
+}
+
+TEST(DeviceAttentionSizes, PlainCausalAgreesInEveryTypeWhereHeadsShareKeys) {
+  for (const auto type : kHalves)
+    for (const kernels::Heads heads : kHeads)
+      for (const bool dropout : {false, true})
+        expect_agreement(
+            "grouped attention", type,
+            [&](at::Device device) {
+              return attend(type, kMasks[dropout ? 4 : 0], heads, 140, 16, device);
+            },
+            units(type));
+}
+
+TEST(DeviceAttentionSizes, LargestLogitsAgree) {
+  for (const auto type : kHalves)
+    for (const Mask& mask : kMasks)
+      expect_agreement(
+          mask.name, type,
+          [&](at::Device device) -> Tensors {
+            tensor::AttentionContext context = context_of(mask, {4, 2}, 70, device);
+            context.max_logits = at::full({4}, -INFINITY, at::TensorOptions().dtype(at::kFloat).device(device));
+            const at::Tensor qkv = random({70, 2, kernels::Heads{4, 2}.columns(8)}, type, 1);
+            kernels::attention(qkv.to(device), context, {4, 2}, 4);
+            return {context.max_logits};
+          },
+          1);
+}
+
+// Whole tiles of NaN that no query sees, of keys and of queries that see nothing.
+TEST(DeviceAttentionSizes, DoesNotReadWhatABlockCannotSee) {
+  constexpr int64_t kLength = 300, kBegin = 64, kEnd = 192;
+  for (const int64_t head_size : {16, 72})
+    expect_agreement(
+        "padding of NaN", at::kBFloat16,
+        [&](at::Device device) -> Tensors {
+          at::Tensor values = random({kLength, 1, kernels::Heads{4, 2}.columns(head_size)}, at::kBFloat16, 1);
+          at::Tensor upstream = random({kLength, 1, 4 * head_size}, at::kBFloat16, 2);
+          for (const at::Tensor& x : {values, upstream})
+            for (const at::Tensor& part : {x.narrow(0, 0, kBegin), x.narrow(0, kEnd, kLength - kEnd)}) part.fill_(NAN);
+          tensor::AttentionContext context;
+          const at::Tensor queries = at::arange(kLength, at::kInt).view({1, kLength});
+          const at::Tensor sees = ((queries >= kBegin) & (queries < kEnd)).to(at::kInt);
+          context.first_key = (sees * kBegin).contiguous().to(device);
+          context.last_key = (sees * kEnd - 1).contiguous().to(device);
+          const at::Tensor qkv = leaf(values, device);
+          const at::Tensor y = kernels::attention(qkv, context, {4, 2}, 4);
+          torch::autograd::backward({y}, {upstream.to(device)});
+          return {y, qkv.grad()};
+        },
+        units(at::kBFloat16));
+}
+
+TEST(DeviceAttentionSizes, OfAnotherSequenceAgrees) {
+  for (const auto type : kHalves)
+    for (const auto& [s, sk] : {std::pair<int64_t, int64_t>{1, 70}, {45, 1}, {70, 150}, {150, 70}})
+      for (const Range range : {Range::kFull, Range::kPadding})
+        for (const bool dropout : {false, true}) {
+          if (dropout && sk == 1) continue;  // of one key, queries' gradients are zero but for the result's rounding
+          expect_agreement(
+              "cross-attention", type,
+              [&, s = s, sk = sk](at::Device device) -> Tensors {
+                const kernels::Heads heads{4, 2};
+                const Mask mask{"", false, false, dropout, 0};
+                tensor::AttentionContext context = context_of(mask, heads, s, device);
+                context.mask = tensor::AttentionContext::Mask::kFull;
+                set_range(context, range, s, sk, device);
+                const at::Tensor query = leaf(random({s, 2, heads.query_columns(24)}, type, 1), device);
+                const at::Tensor key_value = leaf(random({sk, 2, heads.key_value_columns(24)}, type, 2), device);
+                const at::Tensor y = kernels::cross_attention(query, key_value, context, heads, 4);
+                torch::autograd::backward({y}, {random(y.sizes(), type, 3).to(device)});
+                return {y, query.grad(), key_value.grad()};
+              },
+              units(type));
+        }
+}
+
+TEST(DeviceAttentionSizes, AgreesBehindACache) {
+  for (const auto type : kHalves)
+    expect_agreement(
+        "cached attention", type,
+        [&](at::Device device) -> Tensors {
+          const kernels::Heads heads{4, 2};
+          constexpr int64_t kCapacity = 150;
+          tensor::KeyValueCache cache;
+          const auto options = at::TensorOptions().device(device).dtype(type);
+          cache.layers.push_back({at::zeros({2, 2, kCapacity, 16}, options), at::zeros({2, 2, kCapacity, 16}, options), {}});
+          cache.capacity = kCapacity;
+          cache.lengths = {0, 0};
+          tensor::AttentionContext context;
+          context.cache = &cache;
+          const auto next = [&](int64_t positions, uint64_t seed) {
+            return kernels::attention(random({positions, 2, heads.columns(16)}, type, seed).to(device), context, heads, 0);
+          };
+          const at::Tensor first = next(134, 1);
+          cache.lengths = {134, 5};  // of the second row, the rest was padding
+          const at::Tensor second = next(2, 2);
+          cache.lengths = {136, 7};
+          return {first, second, next(9, 3)};
+        },
+        units(type));
+}
+
+// The probabilities' sum over keys of ones is what is kept of them: which are dropped shows in each result.
+TEST(DeviceAttentionSizes, TheVerySameElementsAreDropped) {
+  constexpr int64_t kLength = 150, kHeadSize = 160;
+  for (const auto type : kHalves)
+    expect_agreement(
+        "dropped elements", type,
+        [&](at::Device device) -> Tensors {
+          // All queries are zero, so the probabilities of those a query sees are the same. Value i is one at feature i.
+          at::Tensor qkv = at::zeros({kLength, 2, 3 * kHeadSize}, type);
+          for (int64_t i = 0; i < kLength; ++i) qkv.narrow(0, i, 1).narrow(2, 2 * kHeadSize + i, 1).fill_(1);
+          tensor::AttentionContext context = context_of(kMasks[4], {1, 1}, kLength, device);
+          const at::Tensor x = leaf(qkv, device);
+          const at::Tensor y = kernels::attention(x, context, {1, 1}, 4);
+          torch::autograd::backward({y}, {random(y.sizes(), type, 3).to(device)});
+          return {(y != 0).to(at::kFloat), y, x.grad()};
+        },
+        units(type));
+}
+
+}  // namespace attention_sizes_test
+}  // namespace espalier::cuda_test
