@@ -19,24 +19,24 @@ struct Mask {
   bool capped = false;
 };
 inline constexpr Mask kMasks[] = {{"causal", false, false, false, 0},
-                           {"alibi", true, false, false, 0},
-                           {"documents", false, true, false, 0},
-                           {"window", false, false, false, 11},
-                           {"dropout", false, false, true, 0},
-                           {"everything", true, true, true, 20},
-                           {"full", false, false, false, 0, Range::kFull},
-                           {"full, everything", true, true, true, 20, Range::kFull},
-                           {"prefix", false, false, false, 0, Range::kPrefix},
-                           {"prefix, everything", true, false, true, 20, Range::kPrefix},
-                           {"padding", false, false, false, 0, Range::kPadding},
-                           {"padding, everything", true, false, true, 20, Range::kPadding},
-                           {"capped", false, false, true, 0, Range::kCausal, false, true, true},
-                           {"capped, everything", true, true, true, 20, Range::kFull, true, true, true},
-                           {"relative", false, false, false, 0, Range::kCausal, true},
-                           {"relative, full", false, false, false, 0, Range::kFull, true, true},
-                           {"relative, everything", true, true, true, 20, Range::kCausal, true, true},
-                           {"relative, full, everything", true, true, true, 20, Range::kFull, true, true},
-                           {"relative, padding", false, false, true, 0, Range::kPadding, true, true}};
+                                  {"alibi", true, false, false, 0},
+                                  {"documents", false, true, false, 0},
+                                  {"window", false, false, false, 11},
+                                  {"dropout", false, false, true, 0},
+                                  {"everything", true, true, true, 20},
+                                  {"full", false, false, false, 0, Range::kFull},
+                                  {"full, everything", true, true, true, 20, Range::kFull},
+                                  {"prefix", false, false, false, 0, Range::kPrefix},
+                                  {"prefix, everything", true, false, true, 20, Range::kPrefix},
+                                  {"padding", false, false, false, 0, Range::kPadding},
+                                  {"padding, everything", true, false, true, 20, Range::kPadding},
+                                  {"capped", false, false, true, 0, Range::kCausal, false, true, true},
+                                  {"capped, everything", true, true, true, 20, Range::kFull, true, true, true},
+                                  {"relative", false, false, false, 0, Range::kCausal, true},
+                                  {"relative, full", false, false, false, 0, Range::kFull, true, true},
+                                  {"relative, everything", true, true, true, 20, Range::kCausal, true, true},
+                                  {"relative, full, everything", true, true, true, 20, Range::kFull, true, true},
+                                  {"relative, padding", false, false, true, 0, Range::kPadding, true, true}};
 
 // Of two rows of s queries that see some of sk keys. Padding: row 0 has it before and after, in row 1 is nothing else;
 // it sees nothing.
@@ -76,7 +76,7 @@ inline tensor::AttentionContext context_of(const Mask& mask, kernels::Heads head
 }
 
 inline Tensors attend(at::ScalarType type, const Mask& mask, kernels::Heads heads, int64_t s, int64_t head_size,
-               at::Device device) {
+                      at::Device device) {
   const at::Tensor qkv = leaf(random({s, 2, heads.columns(head_size)}, type, 1), device);
   const tensor::AttentionContext context = context_of(mask, heads, s, device);
   const at::Tensor y = kernels::attention(qkv, context, heads, 4);

@@ -43,9 +43,7 @@ TEST(DeviceAttentionSizes, PlainCausalAgreesInEveryTypeWhereHeadsShareKeys) {
       for (const bool dropout : {false, true})
         expect_agreement(
             "grouped attention", type,
-            [&](at::Device device) {
-              return attend(type, kMasks[dropout ? 4 : 0], heads, 140, 16, device);
-            },
+            [&](at::Device device) { return attend(type, kMasks[dropout ? 4 : 0], heads, 140, 16, device); },
             units(type));
 }
 
@@ -121,13 +119,15 @@ TEST(DeviceAttentionSizes, AgreesBehindACache) {
           constexpr int64_t kCapacity = 150;
           tensor::KeyValueCache cache;
           const auto options = at::TensorOptions().device(device).dtype(type);
-          cache.layers.push_back({at::zeros({2, 2, kCapacity, 16}, options), at::zeros({2, 2, kCapacity, 16}, options), {}});
+          cache.layers.push_back(
+              {at::zeros({2, 2, kCapacity, 16}, options), at::zeros({2, 2, kCapacity, 16}, options), {}});
           cache.capacity = kCapacity;
           cache.lengths = {0, 0};
           tensor::AttentionContext context;
           context.cache = &cache;
           const auto next = [&](int64_t positions, uint64_t seed) {
-            return kernels::attention(random({positions, 2, heads.columns(16)}, type, seed).to(device), context, heads, 0);
+            return kernels::attention(random({positions, 2, heads.columns(16)}, type, seed).to(device), context, heads,
+                                      0);
           };
           const at::Tensor first = next(134, 1);
           cache.lengths = {134, 5};  // of the second row, the rest was padding

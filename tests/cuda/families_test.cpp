@@ -66,10 +66,9 @@ constexpr Case kGpts[] = {
     {"as_llama",
      "--position-embedding-type rotary --normalization rmsnorm --swiglu --disable-bias-linear --num-key-value-heads 1 "
      "--untie-embeddings-and-output-weights --hidden-dropout 0 --attention-dropout 0"},
-    {"qk_norm", "--qk-layernorm --position-embedding-type rotary"},
+    {"qk_norm", "--qk-layernorm --normalization rmsnorm --position-embedding-type rotary"},
     {"packed", "--packing best-fit --position-embedding-type rotary"},
     {"documents", "--reset-attention-mask --reset-position-ids --eod-mask-loss --position-embedding-type absolute"},
-    {"relative_bias", "--position-embedding-type relative"},
     {"prefix", "--objective prefix --loss-on-targets-only --reset-attention-mask"},
     {"window", "--window-size 7"},
     {"soft_caps_and_z_loss", "--logit-soft-cap 30 --attn-logit-soft-cap 50 --z-loss 0.01"},
@@ -100,7 +99,11 @@ TEST(DeviceFamilies, ABertTrainsAsOnTheCpu) {
 TEST(DeviceFamilies, AT5TrainsAsOnTheCpu) {
   const TemporaryFolder folder;
   test::write_sentence_files(folder / "data", 200, 5);
-  expect_same_steps(test::tiny_t5_run(folder / "data"), families::t5_family(), folder);
+  for (const char* positions : {"learned_absolute", "relative"}) {
+    const TemporaryFolder runs;
+    expect_same_steps(test::tiny_t5_run(folder / "data") + Words{"--position-embedding-type", positions},
+                      families::t5_family(), runs);
+  }
 }
 
 TEST(DeviceFamilies, ABiencoderTrainsAsOnTheCpu) {

@@ -72,7 +72,8 @@ TEST(TensorCoreOnHost, ProductsAreOfTheElementsThatPtxNames) {
     for (int i = 0; i < 4; ++i) sums[i] = c[of_c(lane(), i).row][of_c(lane(), i).column];
     add_product<__nv_bfloat16>(sums, left, right);
     for (int i = 0; i < 4; ++i, ++checked)
-      EXPECT_EQ(sums[i], expected[of_c(lane(), i).row][of_c(lane(), i).column]) << "lane " << lane() << " element " << i;
+      EXPECT_EQ(sums[i], expected[of_c(lane(), i).row][of_c(lane(), i).column])
+          << "lane " << lane() << " element " << i;
   });
   EXPECT_EQ(checked, 128);
 }
@@ -139,9 +140,9 @@ std::vector<std::string> launches(at::ScalarType type, int64_t head_size) {
 }
 
 TEST(AttentionOnHost, GoesToTensorCoresWhereItCan) {
-  const std::vector<std::string> on_tensor_cores{
-      "attention_forward_on_tensor_cores", "attention_row_dots", "attention_key_gradient_on_tensor_cores",
-      "attention_query_gradient_on_tensor_cores"};
+  const std::vector<std::string> on_tensor_cores{"attention_forward_on_tensor_cores", "attention_row_dots",
+                                                 "attention_key_gradient_on_tensor_cores",
+                                                 "attention_query_gradient_on_tensor_cores"};
   const std::vector<std::string> on_plain_cores{"attention_forward", "attention_row_dots", "attention_key_gradient",
                                                 "attention_query_gradient"};
   for (const auto type : {at::kBFloat16, at::kHalf}) {

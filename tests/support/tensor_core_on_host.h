@@ -48,7 +48,8 @@ class PendingCopies {
     const FiberBlock& block = FiberBlock::current();
     PendingCopies& mine = threads[block.thread()];
     if (mine.block_ != block.blocks_run()) {
-      ESPALIER_CHECK(mine.groups_.empty() && mine.open_.empty(), "a thread of a block before ended with copies under way");
+      ESPALIER_CHECK(mine.groups_.empty() && mine.open_.empty(),
+                     "a thread of a block before ended with copies under way");
       mine.block_ = block.blocks_run();
     }
     return mine;

@@ -182,13 +182,11 @@ template <class T>
 void launch_attention_forward(const AttentionProblem& problem, Stream stream) {
   using Large = AttentionTiles<256, 1, 32>;
   if (has_bias(problem) || problem.max_logits != nullptr)
-    with_tiles<AttentionTiles<64, 2, 64>, AttentionTiles<128, 2, 32>, Large>(problem, [&](auto tiles) {
-      launch_attention_forward<T, decltype(tiles), true>(problem, stream);
-    });
+    with_tiles<AttentionTiles<64, 2, 64>, AttentionTiles<128, 2, 32>, Large>(
+        problem, [&](auto tiles) { launch_attention_forward<T, decltype(tiles), true>(problem, stream); });
   else
-    with_tiles<AttentionTiles<64, 2, 64>, AttentionTiles<128, 2, 64>, Large>(problem, [&](auto tiles) {
-      launch_attention_forward<T, decltype(tiles), false>(problem, stream);
-    });
+    with_tiles<AttentionTiles<64, 2, 64>, AttentionTiles<128, 2, 64>, Large>(
+        problem, [&](auto tiles) { launch_attention_forward<T, decltype(tiles), false>(problem, stream); });
 }
 
 }  // namespace espalier::cuda

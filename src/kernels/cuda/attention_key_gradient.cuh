@@ -143,8 +143,7 @@ void launch_key_gradient(const AttentionProblem& problem, const AttentionGradien
   const TileOrder order = tile_order(problem, problem.batch * problem.groups, 1,
                                      num_blocks(problem.num_keys, Tiles::kRows), problem.members * problem.num_queries,
                                      /*last_tiles_first=*/false);
-  const int bytes =
-      2 * Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes + 2 * ColumnStats<Tiles::kN>::kBytes;
+  const int bytes = 2 * Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes + 2 * ColumnStats<Tiles::kN>::kBytes;
   launch("attention_key_gradient_on_tensor_cores", tensor_key_gradient_kernel<T, Tiles, kBias>,
          {order.blocks(), Tiles::kThreads, bytes, stream}, problem, gradients, row_dots, order);
 }

@@ -3,7 +3,7 @@
 namespace espalier::cuda {
 
 void attention_key_gradient_fp16(const AttentionProblem& problem, const AttentionGradients& gradients,
-                                const float* row_dots, Stream stream) {
+                                 const float* row_dots, Stream stream) {
   launch_key_gradient<Fp16>(problem, gradients, row_dots, stream);
 }
 

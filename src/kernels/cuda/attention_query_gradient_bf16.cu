@@ -3,7 +3,7 @@
 namespace espalier::cuda {
 
 void attention_query_gradient_bf16(const AttentionProblem& problem, const AttentionGradients& gradients,
-                                  const float* row_dots, Stream stream) {
+                                   const float* row_dots, Stream stream) {
   launch_query_gradient<Bf16>(problem, gradients, row_dots, stream);
 }
 

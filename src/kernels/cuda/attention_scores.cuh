@@ -14,9 +14,7 @@ struct ScorePlace {
 
   __device__ static int row(int m, int e) { return m * 16 + threadIdx.x % kWarp / 4 + e / 2 * 8; }
   __device__ static int column(int n, int e) { return n * 8 + threadIdx.x % 4 * 2 + e % 2; }
-  __device__ int query(int m, int n, int e) const {
-    return first_query + (kQueriesAreRows ? row(m, e) : column(n, e));
-  }
+  __device__ int query(int m, int n, int e) const { return first_query + (kQueriesAreRows ? row(m, e) : column(n, e)); }
   __device__ int key(int m, int n, int e) const { return first_key + (kQueriesAreRows ? column(n, e) : row(m, e)); }
   // body(m, n, e)
   template <class Body>
@@ -112,8 +110,9 @@ class KeptScores<true, kM, kN> {
       uint32_t bits = 0;
       ESPALIER_DO_NOT_UNROLL
       for (int i = 0; i < kN / 8; ++i)  // 16 keys i / 2, half i % 2 of the rows
-        bits |= pair.kept_of_four(place.first_query + place.row(m, i % 2 * 2), place.first_key / 4 + i / 2 * 4 + of_four)
-                << (4 * i);
+        bits |=
+            pair.kept_of_four(place.first_query + place.row(m, i % 2 * 2), place.first_key / 4 + i / 2 * 4 + of_four)
+            << (4 * i);
       ESPALIER_UNROLL
       for (int odd = 0; odd < 2; ++odd)
         bits_[m][odd] = __shfl_sync(kAllLanes, bits, lane / 4 * 4 + odd * 2 + of_four / 2) >> (of_four % 2 * 2);
@@ -164,7 +163,8 @@ __device__ float exponent_factor(const AttentionProblem& problem) {
   return kBias ? 1 : problem.scale * kLog2E;
 }
 template <bool kQueriesAreRows, int kM, int kN>
-__device__ void add_bias(Fragments<kM, kN>& scores, const Pair& pair, const ScorePlace<kQueriesAreRows, kM, kN>& place) {
+__device__ void add_bias(Fragments<kM, kN>& scores, const Pair& pair,
+                         const ScorePlace<kQueriesAreRows, kM, kN>& place) {
   place.for_each([&](int m, int n, int e) {
     scores[m][n][e] = pair.biased(scores[m][n][e], place.query(m, n, e), place.key(m, n, e));
   });

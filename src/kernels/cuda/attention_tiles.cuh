@@ -20,9 +20,9 @@ inline constexpr int kPiece = 32;
 // Rows of kFeatures elements of 2 bytes. 16 bytes of a row are one access; in row r they change places, by r % 8, so
 // that the 8 rows of a matrix are in different banks.
 //
-// A tile begins at a multiple of its rows' bytes. So the number of an access is some bits of an address, and one address
-// of a lane, of access 0 or 1 of its row, leads to all others: even numbers come by exclusive or, and 8 rows more by
-// an addition.
+// A tile begins at a multiple of its rows' bytes. So the number of an access is some bits of an address, and one
+// address of a lane, of access 0 or 1 of its row, leads to all others: even numbers come by exclusive or, and 8 rows
+// more by an addition.
 template <int kRows, int kFeatures>
 struct SharedTile {
   static constexpr int kRowBytes = kFeatures * 2, kBytes = kRows * kRowBytes;
@@ -54,7 +54,7 @@ __device__ void copy_tile(const SharedTile<kRows, kFeatures>& to, const Pair& pa
   const T* from = data + pair.offset(operand, first + first_row) + access * 8;
   const int rows = access * 8 < head_size ? static_cast<int>(positions) - first : 0;
   ESPALIER_DO_NOT_UNROLL  // that no register holds the distance of each row
-  for (int row = first_row; row < kRows; row += kRowsAtOnce, from += kRowsAtOnce * operand.position_stride) {
+      for (int row = first_row; row < kRows; row += kRowsAtOnce, from += kRowsAtOnce * operand.position_stride) {
     const bool present = row < rows;
     copy_async_16(to.begin + to.offset(row, access), present ? from : data, present);
   }
