@@ -39,7 +39,7 @@ struct CrossEntropyBackward {
   const at::Tensor& log_sum_exp;  // [tokens] fp32
   const at::Tensor& token_grads;  // [tokens] fp32: upstream gradient of each token's loss
   at::Tensor log_grads;           // [tokens] fp32: that of its log-sum-exp by itself; undefined: zeros
-  const at::Tensor& kept_logits;  // of the forward pass
+  const at::Tensor& kept_logits;  // of the forward pass; a device's ops use them up
   // Which gradients are wanted:
   bool input_grad = true;       // dx is returned, else an undefined tensor
   at::Tensor weight_grad = {};  // [vocabulary, hidden] fp32, added to; undefined: not wanted

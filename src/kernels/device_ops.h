@@ -106,8 +106,10 @@ class DeviceOps {
     at::Tensor largest;      // fp32, minus infinity without rows
     at::Tensor sum;          // fp64, of exp(logit - largest)
     at::Tensor label_logit;  // fp32, 0 where the label is another shard's
+    // Where they are wanted: logits that cross_entropy_backward need not compute again, in memory that it uses up.
+    at::Tensor kept_logits;
   };
-  virtual SoftmaxRows cross_entropy_forward(const CrossEntropyInput& input) const = 0;
+  virtual SoftmaxRows cross_entropy_forward(const CrossEntropyInput& input, bool keep_logits) const = 0;
   virtual at::Tensor cross_entropy_backward(const CrossEntropyInput& input,
                                             const CrossEntropyBackward& backward) const = 0;
 

@@ -88,10 +88,17 @@ struct ForwardResult {
   at::Tensor kept_logits;
 };
 
-ForwardResult forward(const CrossEntropyInput& input, const VocabularyShard& shard, bool with_backward) {
-  if (const DeviceOps* device = device_ops(input.x))
-    return {finish_rows(device->cross_entropy_forward(input), shard), at::empty({0}, input.x.options())};
-  const CrossEntropyRows rows = forward_rows(input, with_backward);
+// What a backward pass will do with the logits of this one.
+enum class Backward { kNone, kOnce, kTwice };
+
+ForwardResult forward(const CrossEntropyInput& input, const VocabularyShard& shard, Backward backward) {
+  if (const DeviceOps* device = device_ops(input.x)) {
+    const DeviceOps::SoftmaxRows rows =
+        device->cross_entropy_forward(input, /*keep_logits=*/backward == Backward::kOnce);
+    return {finish_rows(rows, shard),
+            rows.kept_logits.defined() ? rows.kept_logits : at::empty({0}, input.x.options())};
+  }
+  const CrossEntropyRows rows = forward_rows(input, /*with_backward=*/backward != Backward::kNone);
   return {finish_rows(rows.sums, shard), rows.kept_logits};
 }
 
@@ -127,8 +134,9 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
                                const TokenTargets& targets, GradQueue* queue, const VocabularyShard& shard,
                                double z_loss, double soft_cap) {
     const WorkSpan span(Work::kLoss, "forward, with the output product");
-    const auto& [rows, kept_logits] =
-        kernels::forward({x, weight->value, targets.labels, value_of(bias), soft_cap}, shard, /*with_backward=*/true);
+    const bool twice = queue->mode() == GradQueue::Mode::kDeferred;
+    const auto& [rows, kept_logits] = kernels::forward({x, weight->value, targets.labels, value_of(bias), soft_cap},
+                                                       shard, twice ? Backward::kTwice : Backward::kOnce);
     capture(context, "weight", weight);
     capture(context, "bias", bias);
     capture(context, "queue", queue);
@@ -232,7 +240,7 @@ TokenLosses linear_cross_entropy(const at::Tensor& x, Param& weight, const Token
   if (!builds_graph(x)) {
     const WorkSpan span(Work::kLoss, "forward, with the output product");
     const FinishedRows rows =
-        forward({x, weight.value, local.labels, value_of(bias), terms.soft_cap}, shard, /*with_backward=*/false).rows;
+        forward({x, weight.value, local.labels, value_of(bias), terms.soft_cap}, shard, Backward::kNone).rows;
     const at::Tensor sum = masked_sum(rows.losses, loss_mask);
     if (terms.z_loss == 0) return {sum, rows.losses, {}, {}};
     const at::Tensor squares = z_losses(terms.z_loss, rows.log_sum_exp);

@@ -33,6 +33,10 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& to, bo
 void multiply_transposed(const at::Tensor& a, const at::Tensor& b, const at::Tensor& to, bool add) {
   put(at::mm(a.to(at::kFloat), b.to(at::kFloat).t()), to, add);
 }
+void multiply_transposed_with_bias(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
+                                   const at::Tensor& to) {
+  put(at::mm(a.to(at::kFloat), b.to(at::kFloat).t()) + bias.to(at::kFloat), to, false);
+}
 void add_transposed_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& to) {
   put(at::mm(a.to(at::kFloat).t(), b.to(at::kFloat)), to, true);
 }

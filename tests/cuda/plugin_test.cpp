@@ -91,7 +91,8 @@ TEST_F(BuiltPlugin, IsOfThisVersion) {
 // Whatever was installed where it was built; and no folder of that machine.
 TEST_F(BuiltPlugin, NamesTheLibrariesThatItNeeds) {
   const std::string dynamic = output_of("readelf -d " + path_.string());
-  for (const char* library : {"libtorch_cuda.so", "libc10_cuda.so", "libcublas.so.13", "libcudart.so.13"})
+  for (const char* library :
+       {"libtorch_cuda.so", "libc10_cuda.so", "libcublas.so.13", "libcublasLt.so.13", "libcudart.so.13"})
     EXPECT_NE(dynamic.find(concat("Shared library: [", library, "]")), std::string::npos) << dynamic;
   EXPECT_EQ(dynamic.find("RUNPATH"), std::string::npos) << dynamic;
   EXPECT_EQ(dynamic.find("RPATH"), std::string::npos) << dynamic;

@@ -1,10 +1,13 @@
 // The computations of kernels/device_ops.h on CUDA tensors: allocates results, and hands pointers to the kernels of
-// launch.h on the current stream. Products go to cuBLAS (products.h).
+// launch.h on the current stream. Products go to cublasLt (products.h).
 #include "kernels/cuda/ops.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <list>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/error.h"
@@ -23,9 +26,6 @@ namespace {
 using kernels::CrossEntropyBackward;
 using kernels::CrossEntropyInput;
 using kernels::DropoutSite;
-
-// Logits of all tokens that exist at a time, in the compute type.
-constexpr int64_t kLogitBytes = 256 << 20;
 
 Element element_of(at::ScalarType type) {
   if (type == at::kBFloat16) return Element::kBFloat16;
@@ -51,11 +51,43 @@ struct SumStorage {
 
 const void* data_or_null(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 
-// Small and from memory that is not pinned: the driver has its own copy when the call returns, and nobody waits for the
-// device.
-at::Tensor on_device(const int64_t* numbers, int64_t count, at::Device device) {
-  return at::from_blob(const_cast<int64_t*>(numbers), {count}, at::kLong)
-      .to(device, at::kLong, /*non_blocking=*/true, /*copy=*/true);
+// Numbers of rows in host memory, such as the samples of a micro-batch, which every dropout and attention call of its
+// passes names: on the device, sent once and found again as long as they are among the last that were asked for.
+class RowNumbers {
+ public:
+  at::Tensor on_device(const int64_t* numbers, int64_t count) {
+    const std::vector<int64_t> wanted(numbers, numbers + count);
+    const std::lock_guard lock(mutex_);  // backward passes run on a thread of their own
+    const auto known = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.numbers == wanted && entry.on_device.device() == current_device();
+    });
+    if (known != entries_.end()) {
+      entries_.splice(entries_.begin(), entries_, known);
+      return known->on_device;
+    }
+    // From memory that is not pinned: the driver has its own copy when the call returns, and nobody waits for the
+    // device.
+    const at::Tensor sent = at::empty({count}, at::TensorOptions().dtype(at::kLong).device(current_device()));
+    sent.copy_(at::from_blob(const_cast<int64_t*>(numbers), {count}, at::kLong), /*non_blocking=*/true);
+    entries_.push_front({wanted, sent});
+    if (entries_.size() > kMaxEntries) entries_.pop_back();
+    return sent;
+  }
+
+ private:
+  // More than the micro-batches that a stage has between forward and backward.
+  static constexpr size_t kMaxEntries = 64;
+  struct Entry {
+    std::vector<int64_t> numbers;
+    at::Tensor on_device;
+  };
+  std::mutex mutex_;
+  std::list<Entry> entries_;  // the last one that was asked for comes first
+};
+
+at::Tensor on_device(const int64_t* numbers, int64_t count) {
+  static auto* const known = new RowNumbers;  // stays: at the end of the process the device may be gone first
+  return known->on_device(numbers, count);
 }
 
 Dropout dropout_rows(const at::Tensor& x, const DropoutSite& site, const at::Tensor& sample_numbers) {
@@ -75,36 +107,58 @@ Dropout dropout_rows(const at::Tensor& x, const DropoutSite& site, const at::Ten
 
 at::Tensor numbers_of(const at::Tensor& x, const DropoutSite& site) {
   if (site.probability == 0) return {};
-  return on_device(site.sample_numbers->data(), x.size(1), x.device());
+  return on_device(site.sample_numbers->data(), x.size(1));
 }
 
-// Rows [first, first + count) of the vocabulary at a time; one block's logits are [tokens, count].
-template <class Visit>
-void for_each_vocabulary_block(const CrossEntropyInput& input, const Visit& visit) {
-  const int64_t tokens = input.x.size(0), vocabulary = input.weight.size(0);
-  const bool has_bias = input.bias.defined();
-  const int64_t logit_bytes = input.x.element_size() + (has_bias ? 4 : 0);
-  const int64_t fitting = kLogitBytes / logit_bytes / std::max<int64_t>(1, tokens) / 128 * 128;
-  const int64_t size = std::min(std::max<int64_t>(fitting, 128), vocabulary);
-  if (vocabulary == 0) return;
-  const at::Tensor storage = at::empty({tokens * size}, input.x.options());
-  const at::Tensor sum_storage = has_bias ? empty_floats({tokens * size}) : at::Tensor();
-  for (int64_t first = 0; first < vocabulary; first += size) {
-    const int64_t count = std::min(size, vocabulary - first);
-    const at::Tensor logits = storage.narrow(0, 0, tokens * count).view({tokens, count});
-    const at::Tensor weight_rows = input.weight.narrow(0, first, count);
-    if (has_bias) {  // in fp32 to the end: logits are rounded once
-      const at::Tensor sums = sum_storage.narrow(0, 0, tokens * count).view({tokens, count});
-      sums.copy_(input.bias.narrow(0, first, count).expand({tokens, count}));
-      multiply_transposed(input.x, weight_rows, sums, /*add=*/true);
+// The vocabulary in blocks of about the same size: the logits of one block and all tokens fit into `bytes`, or are of
+// the smallest block that products like.
+class VocabularyBlocks {
+ public:
+  struct Block {
+    int64_t first, count;  // rows of the weight
+  };
+
+  VocabularyBlocks(const CrossEntropyInput& input, int64_t bytes) : input_(input), vocabulary_(input.weight.size(0)) {
+    if (vocabulary_ == 0) return;
+    const int64_t logit_bytes = input.x.element_size() + (input.bias.defined() ? 4 : 0);
+    const int64_t fitting = bytes / logit_bytes / std::max<int64_t>(1, tokens()) / kMultiple * kMultiple;
+    const int64_t most = std::max(fitting, kMultiple);
+    const int64_t number = (vocabulary_ + most - 1) / most;
+    size_ = std::min(vocabulary_, ((vocabulary_ + number - 1) / number + kMultiple - 1) / kMultiple * kMultiple);
+    for (int64_t first = 0; first < vocabulary_; first += size_)
+      blocks_.push_back({first, std::min(size_, vocabulary_ - first)});
+  }
+
+  const std::vector<Block>& blocks() const { return blocks_; }
+  at::Tensor storage() const { return at::empty({tokens() * size_}, input_.x.options()); }
+  at::Tensor logits_in(const at::Tensor& storage, const Block& block) const {
+    return storage.narrow(0, 0, tokens() * block.count).view({tokens(), block.count});
+  }
+  at::Tensor weight_rows(const Block& block) const { return input_.weight.narrow(0, block.first, block.count); }
+
+  at::Tensor compute(const at::Tensor& storage, const Block& block) const {
+    const at::Tensor logits = logits_in(storage, block);
+    if (input_.bias.defined()) {  // in fp32 to the end: logits are rounded once
+      const at::Tensor sums = empty_floats(logits.sizes());
+      sums.copy_(input_.bias.narrow(0, block.first, block.count).expand(logits.sizes()));
+      multiply_transposed(input_.x, weight_rows(block), sums, /*add=*/true);
       logits.copy_(sums);
     } else {
-      multiply_transposed(input.x, weight_rows, logits);
+      multiply_transposed(input_.x, weight_rows(block), logits);
     }
-    if (input.soft_cap != 0) logits.copy_(logits.to(at::kFloat).div_(input.soft_cap).tanh_().mul_(input.soft_cap));
-    visit(first, weight_rows, logits);
+    if (input_.soft_cap != 0) logits.copy_(logits.to(at::kFloat).div_(input_.soft_cap).tanh_().mul_(input_.soft_cap));
+    return logits;
   }
-}
+
+ private:
+  static constexpr int64_t kMultiple = 128;
+  int64_t tokens() const { return input_.x.size(0); }
+
+  const CrossEntropyInput& input_;
+  const int64_t vocabulary_;
+  int64_t size_ = 0;
+  std::vector<Block> blocks_;
+};
 
 LogitBlock block_of(const CrossEntropyInput& input, const at::Tensor& logits, int64_t first) {
   return {logits.mutable_data_ptr(), input.labels.const_data_ptr<int64_t>(), logits.size(0), logits.size(1), first};
@@ -115,12 +169,22 @@ AttentionProblem with_numbers(const AttentionProblem& problem, at::Tensor (&numb
   AttentionProblem moved = problem;
   const auto move = [&](const int64_t*& of_rows, at::Tensor& kept) {
     if (of_rows == nullptr) return;
-    kept = on_device(of_rows, problem.batch, current_device());
+    kept = on_device(of_rows, problem.batch);
     of_rows = kept.const_data_ptr<int64_t>();
   };
   move(moved.sample_numbers, numbers[0]);
   move(moved.cache_lengths, numbers[1]);
   return moved;
+}
+
+// In the place of the logits of a block.
+void put_gradient(const CrossEntropyInput& input, const CrossEntropyBackward& backward, const at::Tensor& logits,
+                  int64_t first) {
+  const LogitGradients from{backward.log_sum_exp.const_data_ptr<float>(), backward.token_grads.const_data_ptr<float>(),
+                            backward.log_grads.defined() ? backward.log_grads.const_data_ptr<float>() : nullptr};
+  const at::Tensor slopes = input.soft_cap == 0 ? at::Tensor() : 1 - (logits.to(at::kFloat) / input.soft_cap).square();
+  softmax_gradient(element_of(logits), block_of(input, logits, first), from, current_stream());
+  if (slopes.defined()) logits.copy_(logits.to(at::kFloat).mul_(slopes));
 }
 
 double measured(Measure what, const at::Tensor& values) {
@@ -133,10 +197,14 @@ double measured(Measure what, const at::Tensor& values) {
 
 class CudaOps : public kernels::DeviceOps {
  public:
+  explicit CudaOps(int64_t logit_bytes) : logit_bytes_(logit_bytes) {}
+
   at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const override {
     const at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
-    if (bias.defined()) y.copy_(bias.unsqueeze(0).expand_as(y));
-    multiply_transposed(x, weight, y, /*add=*/bias.defined());
+    if (bias.defined())
+      multiply_transposed_with_bias(x, weight, bias, y);
+    else
+      multiply_transposed(x, weight, y);
     return y;
   }
 
@@ -302,37 +370,43 @@ class CudaOps : public kernels::DeviceOps {
                              current_stream());
   }
 
-  SoftmaxRows cross_entropy_forward(const CrossEntropyInput& input) const override {
+  // Keeps the logits of the last block, in the memory in which all were computed.
+  SoftmaxRows cross_entropy_forward(const CrossEntropyInput& input, bool keep_logits) const override {
     const int64_t tokens = input.x.size(0);
-    SoftmaxRows rows{empty_floats({tokens}), at::empty({tokens}, input.x.options().dtype(at::kDouble)),
-                     empty_floats({tokens})};
+    SoftmaxRows rows{
+        empty_floats({tokens}), at::empty({tokens}, input.x.options().dtype(at::kDouble)), empty_floats({tokens}), {}};
     const SoftmaxState state{rows.largest.mutable_data_ptr<float>(), rows.sum.mutable_data_ptr<double>(),
                              rows.label_logit.mutable_data_ptr<float>()};
     softmax_begin(state, tokens, current_stream());
-    for_each_vocabulary_block(input, [&](int64_t first, const at::Tensor&, const at::Tensor& logits) {
-      softmax_accumulate(element_of(logits), block_of(input, logits, first), state, current_stream());
-    });
+    const VocabularyBlocks vocabulary(input, logit_bytes_);
+    const at::Tensor storage = vocabulary.storage();
+    for (const VocabularyBlocks::Block& block : vocabulary.blocks()) {
+      const at::Tensor logits = vocabulary.compute(storage, block);
+      softmax_accumulate(element_of(logits), block_of(input, logits, block.first), state, current_stream());
+    }
+    if (keep_logits) rows.kept_logits = storage;
     return rows;
   }
 
+  // Begins with the block whose logits were kept: the memory then serves the others.
   at::Tensor cross_entropy_backward(const CrossEntropyInput& input,
                                     const CrossEntropyBackward& backward) const override {
     at::Tensor dx;
     if (backward.input_grad) dx = at::zeros(input.x.sizes(), input.x.options().dtype(at::kFloat));
-    const LogitGradients from{backward.log_sum_exp.const_data_ptr<float>(),
-                              backward.token_grads.const_data_ptr<float>(),
-                              backward.log_grads.defined() ? backward.log_grads.const_data_ptr<float>() : nullptr};
-    for_each_vocabulary_block(input, [&](int64_t first, const at::Tensor& weight_rows, const at::Tensor& logits) {
-      const at::Tensor slopes =
-          input.soft_cap == 0 ? at::Tensor() : 1 - (logits.to(at::kFloat) / input.soft_cap).square();
-      softmax_gradient(element_of(logits), block_of(input, logits, first), from, current_stream());
-      if (slopes.defined()) logits.copy_(logits.to(at::kFloat).mul_(slopes));
+    const VocabularyBlocks vocabulary(input, logit_bytes_);
+    const bool kept = backward.kept_logits.numel() > 0;
+    const at::Tensor storage = kept ? backward.kept_logits : vocabulary.storage();
+    for (auto block = vocabulary.blocks().rbegin(); block != vocabulary.blocks().rend(); ++block) {
+      const bool known = kept && block == vocabulary.blocks().rbegin();
+      const at::Tensor logits = known ? vocabulary.logits_in(storage, *block) : vocabulary.compute(storage, *block);
+      put_gradient(input, backward, logits, block->first);
+      const at::Tensor weight_rows = vocabulary.weight_rows(*block);
       if (dx.defined()) multiply(logits, weight_rows, dx, /*add=*/true);
       if (backward.weight_grad.defined())
-        add_transposed_product(logits, input.x, backward.weight_grad.narrow(0, first, weight_rows.size(0)));
+        add_transposed_product(logits, input.x, backward.weight_grad.narrow(0, block->first, block->count));
       if (backward.bias_grad.defined())
-        backward.bias_grad.narrow(0, first, weight_rows.size(0)).add_(column_sums(logits));
-    });
+        backward.bias_grad.narrow(0, block->first, block->count).add_(column_sums(logits));
+    }
     return dx.defined() ? dx.to(input.x.scalar_type()) : dx;
   }
 
@@ -342,7 +416,7 @@ class CudaOps : public kernels::DeviceOps {
     const at::IntArrayRef shape = logits.sizes().slice(0, 2);
     kernels::DrawnLabels drawn{at::empty(shape, logits.options().dtype(at::kLong)),
                                at::empty(shape, logits.options().dtype(at::kDouble))};
-    const at::Tensor numbers = on_device(site.sample_numbers->data(), samples, logits.device());
+    const at::Tensor numbers = on_device(site.sample_numbers->data(), samples);
     cuda::draw_labels({.logits = logits.const_data_ptr<float>(),
                        .num_rows = logits.size(2),
                        .first_row = first_row,
@@ -378,13 +452,18 @@ class CudaOps : public kernels::DeviceOps {
     return static_cast<int64_t>(measured(Measure::kZeros, values));
   }
   bool all_finite(const at::Tensor& values) const override { return measured(Measure::kNotFinite, values) == 0; }
+
+ private:
+  const int64_t logit_bytes_;
 };
 
 }  // namespace
 
 const kernels::DeviceOps& ops() {
-  static const CudaOps instance;
+  static const CudaOps instance(kLogitBytes);
   return instance;
 }
+
+std::unique_ptr<kernels::DeviceOps> make_ops(int64_t logit_bytes) { return std::make_unique<CudaOps>(logit_bytes); }
 
 }  // namespace espalier::cuda
