@@ -10,8 +10,18 @@
 namespace espalier::pipeline {
 namespace {
 
-void add_loss(const LossTerm& term, const tensor::Batch& batch, LossTotal& total) {
-  const double sum = term.sum.item<double>(), count = term.count.item<double>();
+// What is read of a term: scalars first, then two numbers for each row.
+std::vector<at::Tensor> tensors_of(const LossTerm& term) {
+  std::vector<at::Tensor> tensors = {term.sum, term.count};
+  if (term.text_sum.defined()) tensors.insert(tensors.end(), {term.text_sum, term.text_bytes});
+  tensors.insert(tensors.end(), {term.row_sums, term.row_counts});
+  return tensors;
+}
+
+// `numbers`: the elements of tensors_of(term). Returns what comes behind them.
+const double* add_term(const LossTerm& term, const std::vector<int32_t>& sources, const double* numbers,
+                       LossTotal& total) {
+  const double sum = *numbers++, count = *numbers++;
   total.name = term.name;
   total.is_measure = term.is_measure;
   total.sum += sum;
@@ -21,16 +31,17 @@ void add_loss(const LossTerm& term, const tensor::Batch& batch, LossTotal& total
     total.sum_of_means += sum / count;
   }
   if (term.text_sum.defined()) {
-    total.text_sum += term.text_sum.item<double>();
-    total.text_bytes += term.text_bytes.item<double>();
+    total.text_sum += *numbers++;
+    total.text_bytes += *numbers++;
   }
-  const at::Tensor row_sums = term.row_sums.to(at::kDouble).cpu(), row_counts = term.row_counts.to(at::kDouble).cpu();
-  for (int64_t row = 0; row < row_sums.size(0); ++row) {
-    const size_t source = batch.sources.empty() ? 0 : static_cast<size_t>(batch.sources[static_cast<size_t>(row)]);
+  const int64_t rows = term.row_sums.size(0);
+  for (int64_t row = 0; row < rows; ++row) {
+    const size_t source = sources.empty() ? 0 : static_cast<size_t>(sources[static_cast<size_t>(row)]);
     if (total.by_source.size() <= source) total.by_source.resize(source + 1);
-    total.by_source[source].sum += row_sums[row].item<double>();
-    total.by_source[source].count += row_counts[row].item<double>();
+    total.by_source[source].sum += numbers[row];
+    total.by_source[source].count += numbers[rows + row];
   }
+  return numbers + 2 * rows;
 }
 
 // Totals as bytes, to travel between processes of one machine type: per total a name, the number of its doubles, and
@@ -105,10 +116,54 @@ void add(const LossTotal& from, LossTotal& to) {
 
 }  // namespace
 
-void add_losses(const Loss& loss, const tensor::Batch& batch, std::vector<LossTotal>& totals) {
+void LossRecord::add(int64_t micro_batch, const Loss& loss, const tensor::Batch& batch) {
+  Entry entry{micro_batch, loss, batch.sources};
+  for (LossTerm& term : entry.loss) {
+    ESPALIER_CHECK(term.row_sums.sizes() == term.row_counts.sizes(), term.row_sums.sizes(), ", ",
+                   term.row_counts.sizes());
+    term.sum = term.sum.detach();
+  }
+  entries_.push_back(std::move(entry));
+}
+
+// Visits each entry with where its totals' numbers begin, in double.
+template <class Visit>
+void LossRecord::read(const Visit& visit) const {
+  std::vector<at::Tensor> tensors;
+  for (const Entry& entry : entries_)
+    for (const LossTerm& term : entry.loss)
+      for (const at::Tensor& tensor : tensors_of(term)) tensors.push_back(tensor.reshape({-1}));
+  if (tensors.empty()) return;
+  const at::Tensor numbers = at::cat(tensors).to(at::kDouble).cpu();
+  const double* next = numbers.const_data_ptr<double>();
+  for (const Entry& entry : entries_) next = visit(entry, next);
+}
+
+namespace {
+
+const double* add_terms(const Loss& loss, const std::vector<int32_t>& sources, const double* numbers,
+                        std::vector<LossTotal>& totals) {
   if (totals.empty()) totals.resize(loss.size());
   ESPALIER_CHECK(totals.size() == loss.size(), "the number of loss terms changed between micro-batches");
-  for (size_t term = 0; term < loss.size(); ++term) add_loss(loss[term], batch, totals[term]);
+  for (size_t term = 0; term < loss.size(); ++term) numbers = add_term(loss[term], sources, numbers, totals[term]);
+  return numbers;
+}
+
+}  // namespace
+
+std::vector<LossTotal> LossRecord::totals() const {
+  std::vector<LossTotal> totals;
+  read(
+      [&](const Entry& entry, const double* numbers) { return add_terms(entry.loss, entry.sources, numbers, totals); });
+  return totals;
+}
+
+std::vector<std::vector<LossTotal>> LossRecord::by_micro_batch(int64_t count) const {
+  std::vector<std::vector<LossTotal>> totals(static_cast<size_t>(count));
+  read([&](const Entry& entry, const double* numbers) {
+    return add_terms(entry.loss, entry.sources, numbers, totals.at(static_cast<size_t>(entry.micro_batch)));
+  });
+  return totals;
 }
 
 void add_totals(const std::vector<LossTotal>& from, std::vector<LossTotal>& to) {

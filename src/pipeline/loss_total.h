@@ -1,6 +1,9 @@
 // What the losses of a step came to, over micro-batches and processes.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,8 +27,28 @@ struct LossTotal {
   double text_sum = 0, text_bytes = 0;  // LossTerm's
 };
 
-// Adds a micro-batch's losses; `totals` is empty at first.
-void add_losses(const Loss& loss, const tensor::Batch& batch, std::vector<LossTotal>& totals);
+// The losses of micro-batches, left where they were computed: adding waits for nothing. Each of the two functions that
+// read them waits for the device once.
+class LossRecord {
+ public:
+  void add(int64_t micro_batch, const Loss& loss, const tensor::Batch& batch);
+
+  // Over all of them, in the order in which they were added; empty where there are none.
+  std::vector<LossTotal> totals() const;
+  // Of each of the micro-batches 0 to count - 1; empty for those that were not added.
+  std::vector<std::vector<LossTotal>> by_micro_batch(int64_t count) const;
+
+ private:
+  struct Entry {
+    int64_t micro_batch;
+    Loss loss;                     // without graph
+    std::vector<int32_t> sources;  // Batch::sources
+  };
+  template <class Visit>
+  void read(const Visit& visit) const;
+
+  std::vector<Entry> entries_;
+};
 
 // Adds one pass's totals to those of passes before it.
 void add_totals(const std::vector<LossTotal>& from, std::vector<LossTotal>& to);

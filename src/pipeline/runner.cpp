@@ -16,12 +16,20 @@ using plan::Action;
 // A micro-batch in one of this process's parts.
 using Place = std::pair<int64_t, int64_t>;  // chunk, micro-batch
 
+// Of the sum that is differentiated, for a term's sum; computed in double.
+at::Tensor gradient_of(const LossTerm& term, const GradientFactor& factor) {
+  if (!factor.times_count) return at::full({}, term.weight * (factor.numerator / factor.divisor), term.sum.options());
+  const at::Tensor divisor = term.count.to(at::kDouble) * factor.divisor;
+  const at::Tensor quotient = at::full({}, factor.numerator, divisor.options()) / divisor;
+  return (at::where(divisor > 0, quotient, at::zeros_like(quotient)) * term.weight).to(term.sum.scalar_type());
+}
+
 void run_backward(const Loss& loss, const LossFactor& factor) {
   torch::autograd::variable_list roots, gradients;
   for (const LossTerm& term : loss) {
     if (term.is_measure) continue;
     roots.push_back(term.sum);
-    gradients.push_back(at::full({}, term.weight * factor(term), term.sum.options()));
+    gradients.push_back(gradient_of(term, factor(term)));
   }
   torch::autograd::backward(roots, gradients);
 }
@@ -54,7 +62,7 @@ struct Runner::Step {
   const std::vector<tensor::Batch>& micro_batches;
   bool training;
   const AfterMicroBatch& after;
-  std::vector<LossTotal> totals = {};
+  LossRecord losses = {};
   std::map<Place, Flight> flights = {};
   std::map<std::pair<Direction, Place>, Message> expected = {};
   std::deque<Message> gradients_sent = {};
@@ -131,7 +139,7 @@ struct Runner::Step {
         stage(action.chunk)
             .forward({.batch = &batch(action.micro_batch), .tensors = flight.inputs, .training = training});
     if (part(action.chunk) == last_part()) {
-      add_losses(output.loss, batch(action.micro_batch), totals);
+      losses.add(action.micro_batch, output.loss, batch(action.micro_batch));
       flight.loss = std::move(output.loss);
     } else {
       const int64_t receiver = part(action.chunk) + 1;
@@ -162,7 +170,7 @@ struct Runner::Step {
     deferred.push_back(runner.queue_.num_pending() - before);
     // Its gradient has come back, so the activation has long arrived.
     for (dist::Pending& send : flight.sends) send.wait();
-    tell_of(flight, action.micro_batch);
+    tell_of_micro_batch();
     if (flight.inputs.empty()) return;
     Message message;
     const int64_t here = part(action.chunk);
@@ -176,13 +184,11 @@ struct Runner::Step {
     limit_gradient_sends();
   }
 
-  void tell_of(const Flight& flight, int64_t micro_batch) {
+  void tell_of_micro_batch() {
     if (!after) return;
     ESPALIER_CHECK(deferred.back() == 0 && runner.chunks_.size() == 1,
                    "the gradients of a micro-batch are not those that were added between two backward passes");
-    std::vector<LossTotal> losses;
-    if (!flight.loss.empty()) add_losses(flight.loss, batch(micro_batch), losses);
-    after(micro_batch, losses);
+    after();
   }
 
   void weight_grad() {
@@ -218,15 +224,14 @@ Runner::Runner(std::vector<Stage*> chunks, const dist::Group& stages, tensor::Gr
                  stages.size(), " stages");
 }
 
-std::vector<LossTotal> Runner::train(const std::vector<Action>& schedule,
-                                     const std::vector<tensor::Batch>& micro_batches, const LossFactor& factor,
-                                     const AfterMicroBatch& after) {
+LossRecord Runner::train(const std::vector<Action>& schedule, const std::vector<tensor::Batch>& micro_batches,
+                         const LossFactor& factor, const AfterMicroBatch& after) {
   bool defers = false;
   for (const Action& action : schedule) defers = defers || action.kind == Action::Kind::kWeightGrad;
   queue_.set_mode(defers ? tensor::GradQueue::Mode::kDeferred : tensor::GradQueue::Mode::kImmediate);
   Step step{*this, schedule, micro_batches, /*training=*/true, after};
   step.run(factor);
-  return std::move(step.totals);
+  return std::move(step.losses);
 }
 
 std::vector<LossTotal> Runner::evaluate(const std::vector<Action>& schedule,
@@ -235,7 +240,7 @@ std::vector<LossTotal> Runner::evaluate(const std::vector<Action>& schedule,
   const AfterMicroBatch nobody;
   Step step{*this, schedule, micro_batches, /*training=*/false, nobody};
   step.run({});
-  return std::move(step.totals);
+  return step.losses.totals();
 }
 
 }  // namespace espalier::pipeline

@@ -15,12 +15,21 @@
 
 namespace espalier::pipeline {
 
-// Factor by which the gradient of a loss term's sum is multiplied for a micro-batch (1 / nominal tokens, times the
-// loss scale). The term's count is that of the micro-batch.
-using LossFactor = std::function<double(const LossTerm& term)>;
+// What the gradient of a loss term's sum is multiplied by for a micro-batch, numerator / divisor: 1 / nominal tokens,
+// times the loss scale.
+struct GradientFactor {
+  GradientFactor(double number) : numerator(number) {}
+  GradientFactor(double above, double below, bool by_count) : numerator(above), divisor(below), times_count(by_count) {}
 
-// Told of every micro-batch whose gradients this stage has added, and what its losses were; none but on the last stage.
-using AfterMicroBatch = std::function<void(int64_t micro_batch, const std::vector<LossTotal>& losses)>;
+  double numerator, divisor = 1;
+  // The divisor is to be multiplied by the term's count in the micro-batch, which is on the device and stays there. The
+  // factor is 0 where that is 0.
+  bool times_count = false;
+};
+using LossFactor = std::function<GradientFactor(const LossTerm& term)>;
+
+// Told of every micro-batch whose gradients this stage has added.
+using AfterMicroBatch = std::function<void()>;
 
 class Runner {
  public:
@@ -30,11 +39,10 @@ class Runner {
   Runner(std::vector<Stage*> chunks, const dist::Group& stages, tensor::GradQueue& queue);
 
   // Called by all stages, each with its own table of one schedule. Gradients are added to the parameters; nothing else
-  // changes. The losses of the last part over this process's micro-batches; empty on other stages. `after`: of
-  // schedules that neither defer weight gradients nor divide a stage.
-  std::vector<LossTotal> train(const std::vector<plan::Action>& schedule,
-                               const std::vector<tensor::Batch>& micro_batches, const LossFactor& factor,
-                               const AfterMicroBatch& after = {});
+  // changes. The losses of the last part over this process's micro-batches; empty on other stages. Does not wait for
+  // a device unless messages do. `after`: of schedules that neither defer weight gradients nor divide a stage.
+  LossRecord train(const std::vector<plan::Action>& schedule, const std::vector<tensor::Batch>& micro_batches,
+                   const LossFactor& factor, const AfterMicroBatch& after = {});
   // Forward only, dropout off. `schedule` has no backwards.
   std::vector<LossTotal> evaluate(const std::vector<plan::Action>& schedule,
                                   const std::vector<tensor::Batch>& micro_batches);

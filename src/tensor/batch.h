@@ -29,7 +29,7 @@ struct Batch {
   std::vector<std::pair<std::string, double>> targets;
   std::map<std::string, at::Tensor> extra;  // what only one family needs, by name
 
-  // The same with all tensors on `device`.
+  // The same with all tensors on `device`: one copy from host memory, which nobody waits for (block_copy.h).
   Batch to(at::Device device) const;
 };
 

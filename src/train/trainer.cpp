@@ -55,22 +55,19 @@ int64_t Trainer::num_micro_batches() const {
 // micro-batches with targets. Else it runs on sum / nominal tokens, or on means / micro-batches: both are known before
 // the first forward pass. The optimizer corrects to the tokens, or the micro-batches with tokens, that there were
 // (correction).
-double Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches,
-                            const LossTargets& targets) const {
+pipeline::GradientFactor Trainer::loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches,
+                                              const LossTargets& targets) const {
   const double scale = parts_.optimizer.loss_scale();
+  const bool by_token = config_.training.loss_average == config::LossAverage::kToken;
   const int64_t of_all_replicas = num_micro_batches * parts_.grid.shape.data;
-  if (!targets.empty()) {
-    const LossTargets::Count& all = targets.of(term.targets_of.empty() ? term.name : term.targets_of);
-    const double divisor = config_.training.loss_average == config::LossAverage::kToken
-                               ? all.targets
-                               : term.count.item<double>() * all.num_micro_batches;
-    return divisor > 0 ? scale / divisor : 0;
+  if (targets.empty()) {
+    const int64_t nominal = by_token ? config_.training.micro_batch_size * tokens_of_sample() : 1;
+    return {scale, static_cast<double>(of_all_replicas * nominal), /*by_count=*/!by_token};
   }
-  if (config_.training.loss_average == config::LossAverage::kMicroBatch) {
-    const double count = term.count.item<double>();
-    return count > 0 ? scale / (count * static_cast<double>(of_all_replicas)) : 0;
-  }
-  return scale / static_cast<double>(of_all_replicas * config_.training.micro_batch_size * tokens_of_sample());
+  const LossTargets::Count& all = targets.of(term.targets_of.empty() ? term.name : term.targets_of);
+  const double divisor = by_token ? all.targets : all.num_micro_batches;
+  if (divisor == 0) return 0.0;
+  return {scale, divisor, /*by_count=*/!by_token};
 }
 
 int64_t Trainer::tokens_of_sample() const { return config::tokens_of_sample(config_, position_.consumed_samples); }
@@ -138,22 +135,18 @@ std::vector<pipeline::LossTotal> Trainer::run_batch(const std::vector<tensor::Ba
                                                     const LossTargets& targets) {
   const auto count = static_cast<int64_t>(micro_batches.size());
   const config::ParallelConfig& parallel = config_.parallel;
-  std::vector<std::vector<pipeline::LossTotal>> by_micro_batch(micro_batches.size());
   pipeline::AfterMicroBatch after;
-  if (parallel.canonical_reduction)
-    after = [&](int64_t micro_batch, const std::vector<pipeline::LossTotal>& losses) {
-      by_micro_batch[static_cast<size_t>(micro_batch)] = losses;
-      parts_.reducer.end_micro_batch();
-    };
+  if (parallel.canonical_reduction) after = [&] { parts_.reducer.end_micro_batch(); };
   parts_.reducer.begin_step(count);
-  const std::vector<pipeline::LossTotal> totals = parts_.runner.train(
+  const pipeline::LossRecord losses = parts_.runner.train(
       plan::make_schedule(parallel.pipeline_schedule, parts_.grid.shape.pipeline, parts_.grid.position.pipeline, count,
                           parallel.num_chunks),
       micro_batches, [&](const pipeline::LossTerm& term) { return loss_factor(term, count, targets); }, after);
   parts_.reducer.finish_step();
+  // A device has been given all its work by now; before, nothing has waited for it.
   if (parallel.canonical_reduction)
-    return pipeline::combine_losses_in_order(by_micro_batch, parts_.loader.takes_turns(), parts_.grid);
-  return pipeline::combine_losses(totals, parts_.grid);
+    return pipeline::combine_losses_in_order(losses.by_micro_batch(count), parts_.loader.takes_turns(), parts_.grid);
+  return pipeline::combine_losses(losses.totals(), parts_.grid);
 }
 
 // A pass of its own, with the step's samples and at its weights. Who observes the step does not see it.

@@ -72,7 +72,8 @@ class Trainer {
                                              const LossTargets& targets);
   void estimate_curvature(std::vector<tensor::Batch> micro_batches, const LossTargets& targets,
                           const report::StepReport& report);
-  double loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches, const LossTargets& targets) const;
+  pipeline::GradientFactor loss_factor(const pipeline::LossTerm& term, int64_t num_micro_batches,
+                                       const LossTargets& targets) const;
   double correction(const pipeline::LossTotal& total, const report::StepReport& report) const;
   std::vector<report::NamedLoss> named_losses(const std::vector<pipeline::LossTotal>& totals) const;
   bool are_finite(const std::vector<pipeline::LossTotal>& totals) const;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cuda/device_under_test.h"
+#include "tests/cuda/host_waits.h"
 #include "tests/e2e/run_fixture.h"
 
 namespace espalier::cuda_test {
@@ -66,6 +67,57 @@ TEST(DeviceRun, TwoRunsAreEqualToTheBit) {
   train_on_device(run + Words{"--save", folder / "again"});
   EXPECT_EQ(step_records(folder / "once"), step_records(folder / "again"));
   EXPECT_EQ(test::different_tensors(folder / "once/step_00000003", folder / "again/step_00000003"), Words{});
+}
+
+constexpr int64_t kSteps = 2;
+HostWaits::Counts waits_of_run(const Words& words) {
+  const TemporaryFolder folder;
+  test::write_token_files(folder / "data", 200, 5);
+  const HostWaits waits;
+  train_on_device(test::tiny_run(folder / "data") +
+                  Words{"--bf16", "--eval-iters", "0", "--save-interval", "1000", "--save", folder / "run"} + words);
+  EXPECT_EQ(step_records(folder / "run").size(), size_t{kSteps});
+  return waits.counts();
+}
+
+const Words kOneMicroBatch = {"--micro-batch-size", "1", "--global-batch-size", "1", "--train-samples", "2",
+                              "--lr-decay-samples", "2", "--lr-warmup-samples", "1"};
+const Words kFourMicroBatches = {"--micro-batch-size", "1", "--global-batch-size", "4", "--train-samples", "8",
+                                 "--lr-decay-samples", "8", "--lr-warmup-samples", "4"};
+
+// The host reads the step's losses once, when everything was given to the device, and so runs ahead of it; what the
+// optimizer reads (the norm) has nothing to do with micro-batches.
+TEST(DeviceRun, HostWaitsOfAStepDoNotGrowWithItsMicroBatches) {
+  const HostWaits::Counts one = waits_of_run(kOneMicroBatch), four = waits_of_run(kFourMicroBatches);
+  EXPECT_EQ(one.in_passes, kSteps);
+  EXPECT_EQ(four.in_passes, kSteps);
+  EXPECT_EQ(one.in_optimizer, four.in_optimizer);
+}
+
+TEST(DeviceRun, AveragesOfMicroBatchesAreNotWaitedFor) {
+  const HostWaits::Counts counts = waits_of_run(kFourMicroBatches + Words{"--loss-average", "micro-batch"});
+  EXPECT_EQ(counts.in_passes, kSteps);
+}
+
+TEST(DeviceRun, RecordsSayHowMuchMemoryAGpuHasGiven) {
+  const TemporaryFolder folder;
+  test::write_token_files(folder / "data", 200, 5);
+  train_on_device(test::tiny_run(folder / "data") + kOneMicroBatch +
+                  Words{"--eval-iters", "0", "--save-interval", "1000", "--save", folder / "run"});
+  for (const nlohmann::json& record : step_records(folder / "run")) {
+    const int64_t allocated = record.value("gpu_memory_allocated", int64_t{0});
+    EXPECT_EQ(allocated > 0, device_under_test().is_cuda()) << record;
+    EXPECT_GE(record.value("gpu_memory_peak", int64_t{0}), allocated) << record;
+    EXPECT_GE(record.value("gpu_memory_reserved", int64_t{0}), allocated) << record;
+  }
+}
+
+// Two layers have eight places of dropout in both passes; the sample numbers that they all name leave once. No other
+// test has three samples in a micro-batch: none of these has been sent before.
+TEST(DeviceRun, SampleNumbersLeaveOncePerMicroBatch) {
+  const Words three = {"--micro-batch-size", "3",  "--global-batch-size", "6", "--train-samples", "12",
+                       "--lr-decay-samples", "12", "--lr-warmup-samples", "6"};
+  EXPECT_EQ(waits_of_run(three).copies_without_wait, kSteps * 2);
 }
 
 }  // namespace run_test

@@ -96,8 +96,10 @@ TEST_F(MegatronModel, LogitsEqualMegatronsWithinTenTimesItsOwnRounding) {
 
 TEST_F(MegatronModel, LossAndEveryGradientEqualMegatrons) {
   const double count = batch.loss_mask.sum().item<double>();
-  const auto totals = oracle.runner.train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}},
-                                          {batch}, [&](const pipeline::LossTerm&) { return 1 / count; });
+  const auto totals = oracle.runner
+                          .train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
+                                 [&](const pipeline::LossTerm&) { return 1 / count; })
+                          .totals();
   EXPECT_NEAR(totals[0].sum / totals[0].count, 6.669840458532861, 10 * 6.9e-7);
   for (tensor::Param& param : oracle.params.params()) {
     at::Tensor gradient = param.grad, wanted = read_tensor(expected, "grad." + megatron_name(param.spec->name));
@@ -125,8 +127,10 @@ TEST(MegatronTraining, TwentyStepsHaveMegatronsLossesAndNorms) {
       micro_batches.push_back(
           batch_of(samples.narrow(0, static_cast<int64_t>(step) * 8 + m * 2, 2), at::ones({2, kSequence})));
     oracle.params.zero_grad();
-    const auto totals = oracle.runner.train(plan::schedule_1f1b(1, 0, 4), micro_batches,
-                                            [&](const pipeline::LossTerm&) { return 1 / nominal_tokens; });
+    const auto totals = oracle.runner
+                            .train(plan::schedule_1f1b(1, 0, 4), micro_batches,
+                                   [&](const pipeline::LossTerm&) { return 1 / nominal_tokens; })
+                            .totals();
     const auto& row = trace.at("rows").at(step);
     const auto& exact = trace.at("float64").at("rows").at(step);
     const optim::StepResult result = optimizer.step(std::stod(row.at(4).get<std::string>()), 1.0);

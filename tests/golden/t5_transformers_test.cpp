@@ -114,7 +114,8 @@ TEST_P(T5Transformers, LossAndEveryGradientAreTransformers) {
   const tensor::Batch batch = models::make_t5_batch(rows, /*pad=*/0);
   const double count = batch.targets.at(0).second;
   const auto totals =
-      runner.train(plan::schedule_1f1b(1, 0, 1), {batch}, [&](const pipeline::LossTerm&) { return 1 / count; });
+      runner.train(plan::schedule_1f1b(1, 0, 1), {batch}, [&](const pipeline::LossTerm&) { return 1 / count; })
+          .totals();
   EXPECT_NEAR(totals.at(0).sum / totals.at(0).count, json_.at("loss").get<double>(), kLossTolerance);
   for (tensor::Param& param : t5.params.params()) {
     const std::string& name = param.spec->name;

@@ -157,8 +157,9 @@ class TransformersModel : public ::testing::TestWithParam<fs::path> {
     for (int64_t row = 0; row < ids.size(0); ++row)
       rows.push_back(batch_of(ids.narrow(0, row, 1), mask.narrow(0, row, 1), row));
     const double count = mask.sum().item<double>();
-    const auto totals = runner.train(plan::schedule_1f1b(1, 0, ids.size(0)), rows,
-                                     [&](const pipeline::LossTerm&) { return 1 / count; });
+    const auto totals =
+        runner.train(plan::schedule_1f1b(1, 0, ids.size(0)), rows, [&](const pipeline::LossTerm&) { return 1 / count; })
+            .totals();
     return totals.at(0).sum / totals.at(0).count;
   }
 

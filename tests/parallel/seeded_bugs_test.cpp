@@ -89,9 +89,12 @@ class SmallTrainer {
     }
     reducer_.begin_step(micro_batches);
     const auto schedule = plan::schedule_1f1b(grid_.shape.pipeline, grid_.position.pipeline, micro_batches);
-    const auto totals = runner_.train(schedule, batches, [](const pipeline::LossTerm& term) {
-      return 1.0 / (static_cast<double>(kRows) * term.count.item<double>());
-    });
+    const auto totals = runner_
+                            .train(schedule, batches,
+                                   [](const pipeline::LossTerm& term) {
+                                     return 1.0 / (static_cast<double>(kRows) * term.count.item<double>());
+                                   })
+                            .totals();
     reducer_.finish_step();
     if (mistake_ == Mistake::kTiedEmbeddingReducedTwice)
       for (tensor::Param& param : params_.params())

@@ -108,11 +108,13 @@ void expect_losses_and_gradients(const families::BertConfig& config) {
   WholeBert bert(config);
   const tensor::Batch batch = make_bert_batch(awkward_samples(), config.binary_head);
   const std::map<std::string, double> targets(batch.targets.begin(), batch.targets.end());
-  const auto totals = bert.runner.train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}},
-                                        {batch}, [&](const pipeline::LossTerm& term) {
-                                          EXPECT_EQ(term.count.item<double>(), targets.at(term.name));
-                                          return 1 / targets.at(term.name);
-                                        });
+  const auto totals = bert.runner
+                          .train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
+                                 [&](const pipeline::LossTerm& term) {
+                                   EXPECT_EQ(term.count.item<double>(), targets.at(term.name));
+                                   return 1 / targets.at(term.name);
+                                 })
+                          .totals();
   const PlainBert plain(config, bert.values);
   const PlainBert::Losses wanted = plain.losses(awkward_samples());
   ASSERT_EQ(totals.size(), config.binary_head ? 2u : 1u);

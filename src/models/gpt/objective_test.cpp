@@ -104,11 +104,13 @@ void expect_loss_and_gradients(const families::GptConfig& config, const std::vec
   const tensor::Batch batch = make_gpt_batch(rows, rules);
   ASSERT_EQ(batch.targets.size(), 1u);
   EXPECT_NEAR(batch.targets[0].second, wanted.divisor, 1e-6 * wanted.divisor);
-  const auto totals = runner.train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
-                                   [&](const pipeline::LossTerm& term) {
-                                     EXPECT_NEAR(term.count.item<double>(), wanted.divisor, 1e-6 * wanted.divisor);
-                                     return 1 / batch.targets[0].second;
-                                   });
+  const auto totals = runner
+                          .train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
+                                 [&](const pipeline::LossTerm& term) {
+                                   EXPECT_NEAR(term.count.item<double>(), wanted.divisor, 1e-6 * wanted.divisor);
+                                   return 1 / batch.targets[0].second;
+                                 })
+                          .totals();
   const plain_gpt::PlainGpt plain(config, gpt.params);
   const at::Tensor losses =
       plain_gpt::PlainGpt::losses(plain.logits(batch.ids, wanted.positions, wanted.visible), batch.labels);

@@ -97,8 +97,10 @@ void expect_loss_and_gradients(const Case& one) {
   Whole whole(config, settings);
   const Texts texts(5, one.contexts_each);
   const tensor::Batch batch = make_retrieval_batch(texts.rows);
-  const auto totals = whole.runner.train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}},
-                                         {batch}, [](const pipeline::LossTerm&) { return 0.2; });
+  const auto totals = whole.runner
+                          .train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
+                                 [](const pipeline::LossTerm&) { return 0.2; })
+                          .totals();
 
   // Each query's own context, then all others.
   std::vector<at::Tensor> queries, contexts, others;

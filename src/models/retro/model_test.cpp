@@ -206,8 +206,10 @@ struct WholeRetro {
   static tensor::Batch batch(const std::vector<SampleRow>& rows) { return make_retro_batch(rows, {}, kNeighbors); }
   double train(const std::vector<SampleRow>& rows) {
     const double targets = static_cast<double>(rows.size()) * kChunk * kChunks;
-    const auto totals = runner.train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}},
-                                     {batch(rows)}, [&](const pipeline::LossTerm&) { return 1 / targets; });
+    const auto totals = runner
+                            .train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}},
+                                   {batch(rows)}, [&](const pipeline::LossTerm&) { return 1 / targets; })
+                            .totals();
     return totals.at(0).sum / totals.at(0).count;
   }
 

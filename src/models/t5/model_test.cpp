@@ -167,11 +167,13 @@ struct WholeT5 {
   // The mean loss over one micro-batch, and gradients.
   double train(const tensor::Batch& batch) {
     const double targets = batch.targets.at(0).second;
-    const auto totals = runner.train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
-                                     [&](const pipeline::LossTerm& term) {
-                                       EXPECT_EQ(term.count.item<double>(), targets);
-                                       return 1 / targets;
-                                     });
+    const auto totals = runner
+                            .train({{plan::Action::Kind::kForward, 0}, {plan::Action::Kind::kBackward, 0}}, {batch},
+                                   [&](const pipeline::LossTerm& term) {
+                                     EXPECT_EQ(term.count.item<double>(), targets);
+                                     return 1 / targets;
+                                   })
+                            .totals();
     EXPECT_EQ(totals.size(), 1u);
     EXPECT_EQ(totals[0].name, "lm loss");
     return totals[0].sum / totals[0].count;
