@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "dist/internal/device_hash.h"
 
 namespace espalier::dist {
 namespace {
@@ -59,22 +60,18 @@ bool has_other_holders(const GridShape& shape, const CopyAxes& axes, int64_t ran
   return false;
 }
 
-// One hash for each copy, 0 where `wanted` says that nobody asks for it.
-std::vector<uint64_t> hash_copies(const std::vector<Copy>& copies, const std::vector<bool>& wanted, const Grid& grid) {
+// Of all of them, by blocks that threads share.
+std::vector<uint64_t> hash_on_host(const std::vector<at::Tensor>& tensors) {
   struct Block {
     const std::byte* data;
     size_t size;
   };
   std::vector<Block> blocks;
   std::vector<size_t> first_block;
-  std::vector<at::Tensor> on_host;
-  for (const Copy& copy : copies) {
+  for (const at::Tensor& tensor : tensors) {
     first_block.push_back(blocks.size());
-    if (!wanted[number_of(copy.axes, grid)]) continue;
-    ESPALIER_CHECK(copy.values.is_contiguous(), copy.name, " has strides ", copy.values.strides());
-    on_host.push_back(copy.values.cpu());
-    const auto* data = static_cast<const std::byte*>(on_host.back().const_data_ptr());
-    const auto size = static_cast<int64_t>(on_host.back().nbytes());
+    const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
+    const auto size = static_cast<int64_t>(tensor.nbytes());
     for (int64_t begin = 0; begin < size; begin += kBlockBytes)
       blocks.push_back({data + begin, static_cast<size_t>(std::min(kBlockBytes, size - begin))});
   }
@@ -85,10 +82,40 @@ std::vector<uint64_t> hash_copies(const std::vector<Copy>& copies, const std::ve
       of_blocks[block] = hash64(blocks[block].data, blocks[block].size);
   });
   std::vector<uint64_t> hashes;
-  for (size_t copy = 0; copy < copies.size(); ++copy) {
-    const size_t count = first_block[copy + 1] - first_block[copy];
-    hashes.push_back(count == 0 ? 0 : hash64(of_blocks.data() + first_block[copy], count * sizeof(uint64_t)));
+  for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    const size_t count = first_block[tensor + 1] - first_block[tensor];
+    hashes.push_back(count == 0 ? 0 : hash64(of_blocks.data() + first_block[tensor], count * sizeof(uint64_t)));
   }
+  return hashes;
+}
+
+// The device is waited for once.
+std::vector<uint64_t> hash_on_device(const std::vector<at::Tensor>& tensors) {
+  if (tensors.empty()) return {};
+  std::vector<at::Tensor> hashes;
+  for (const at::Tensor& tensor : tensors) hashes.push_back(device_hash(tensor));
+  const at::Tensor numbers = at::stack(hashes).cpu();
+  const auto* const first = reinterpret_cast<const uint64_t*>(numbers.const_data_ptr<int64_t>());
+  return {first, first + tensors.size()};
+}
+
+// One hash for each copy, 0 where `wanted` says that nobody asks for it. Of tensors on a device, its own.
+std::vector<uint64_t> hash_copies(const std::vector<Copy>& copies, const std::vector<bool>& wanted, const Grid& grid) {
+  std::vector<at::Tensor> on_host, on_device;
+  std::vector<size_t> places_on_host, places_on_device;
+  for (size_t copy = 0; copy < copies.size(); ++copy) {
+    if (!wanted[number_of(copies[copy].axes, grid)]) continue;
+    const at::Tensor& values = copies[copy].values;
+    ESPALIER_CHECK(values.is_contiguous(), copies[copy].name, " has strides ", values.strides());
+    (values.is_cpu() ? on_host : on_device).push_back(values);
+    (values.is_cpu() ? places_on_host : places_on_device).push_back(copy);
+  }
+  std::vector<uint64_t> hashes(copies.size(), 0);
+  const auto put = [&](const std::vector<size_t>& places, const std::vector<uint64_t>& of_places) {
+    for (size_t i = 0; i < places.size(); ++i) hashes[places[i]] = of_places[i];
+  };
+  put(places_on_host, hash_on_host(on_host));
+  put(places_on_device, hash_on_device(on_device));
   return hashes;
 }
 
