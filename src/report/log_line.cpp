@@ -77,6 +77,18 @@ std::string LogLine::take_by_source() {
 
 double perplexity(double loss) { return std::exp(std::min(loss, 20.0)); }  // NaN stays NaN
 
+std::string memory_line(const StepReport& report) {
+  if (!report.gpu_memory) return "";
+  constexpr double kMega = 1 << 20;
+  const GpuMemory& memory = *report.gpu_memory;
+  return format_printf(
+      "[Rank 0] (after %lld iterations) memory (MB) | allocated: %.1f | max allocated: %.1f | reserved: %.1f | max "
+      "reserved: %.1f",
+      static_cast<long long>(report.step), static_cast<double>(memory.allocated) / kMega,
+      static_cast<double>(memory.peak_allocated) / kMega, static_cast<double>(memory.reserved) / kMega,
+      static_cast<double>(memory.peak_reserved) / kMega);
+}
+
 std::string evaluation_block(const std::string& set_name, const std::string& when,
                              const std::vector<NamedLoss>& losses) {
   std::string text = set_name + " loss at " + when + " | ";

@@ -39,6 +39,9 @@ class LogLine {
   std::map<std::pair<std::string, std::string>, Source> sources_;
 };
 
+// "[Rank 0] (after 5 iterations) memory (MB) | allocated: ...": Megatron's line of a GPU's memory; empty without a GPU.
+std::string memory_line(const StepReport& report);
+
 // "valid loss at iteration 1000 | lm loss value: 2.300000E+00 | lm loss PPL: 9.974182E+00 | " between two rules.
 std::string evaluation_block(const std::string& set_name, const std::string& when,
                              const std::vector<NamedLoss>& losses);

@@ -49,6 +49,16 @@ TEST(LogLine, ShowsLossScaleZerosAndParamsNormInMegatronsOrder) {
             "TFLOPs: 77.00 |");
 }
 
+TEST(LogLine, MemoryOfAGpuIsMegatronsToo) {
+  StepReport report = step_report();
+  EXPECT_EQ(memory_line(report), "");
+  report.gpu_memory =
+      GpuMemory{.allocated = 3 << 19, .peak_allocated = 7 << 20, .reserved = 8 << 20, .peak_reserved = 33 << 18};
+  EXPECT_EQ(memory_line(report),
+            "[Rank 0] (after 100 iterations) memory (MB) | allocated: 1.5 | max allocated: 7.0 | reserved: 8.0 | max "
+            "reserved: 8.2");
+}
+
 TEST(LogLine, AveragesTheStepsSinceTheLastLineAndStartsAgain) {
   LogLine line;
   StepReport report = step_report();

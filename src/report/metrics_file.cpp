@@ -59,6 +59,11 @@ std::string step_record(const StepReport& report) {
   json["tokens_per_second"] = tokens / report.step_seconds;
   json["tflops"] = report.model_flops / report.step_seconds / 1e12;
   json["hardware_tflops"] = report.hardware_flops / report.step_seconds / 1e12;
+  if (report.gpu_memory) {
+    json["gpu_memory_allocated"] = report.gpu_memory->allocated;
+    json["gpu_memory_peak"] = report.gpu_memory->peak_allocated;
+    json["gpu_memory_reserved"] = report.gpu_memory->reserved;
+  }
   json["sample_hash"] = hex64(report.sample_hash);
   return json.dump();
 }

@@ -55,7 +55,10 @@ void RunLog::step(const StepReport& report) {
   if (tensorboard_) tensorboard_->step(report);
   smoothed_seconds_ = smoothed_seconds_ == 0 ? report.step_seconds
                                              : kSmoothing * smoothed_seconds_ + (1 - kSmoothing) * report.step_seconds;
-  if (report.step % config_.log_interval == 0) flush();
+  if (report.step % config_.log_interval == 0) {
+    flush();
+    show_memory_once(report);
+  }
   show_live_line(report);
 }
 
@@ -64,6 +67,13 @@ void RunLog::flush() {
   log_info(line_.take());
   const std::string by_source = line_.take_by_source();
   if (!by_source.empty()) log_info(by_source);
+}
+
+// As in Megatron: behind the first line, when all that a step needs has been there.
+void RunLog::show_memory_once(const StepReport& report) {
+  if (memory_shown_ || !report.gpu_memory) return;
+  memory_shown_ = true;
+  log_info(memory_line(report));
 }
 
 void RunLog::show_live_line(const StepReport& report) {

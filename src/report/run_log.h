@@ -40,6 +40,7 @@ class RunLog {
 
  private:
   void show_live_line(const StepReport& report);
+  void show_memory_once(const StepReport& report);
 
   LoggingConfig config_;
   std::string folder_;
@@ -49,6 +50,7 @@ class RunLog {
   std::optional<MetricsFile> metrics_;
   std::optional<TensorBoardLog> tensorboard_;
   double smoothed_seconds_ = 0;  // of a step, for the time left
+  bool memory_shown_ = false;
 };
 
 // "[after dataloaders are built] datetime: 2026-01-31 17:27:38 "

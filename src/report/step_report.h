@@ -24,6 +24,11 @@ struct NamedLoss {
   std::optional<double> bits_per_byte = std::nullopt;
 };
 
+// Of a GPU, in bytes, as its allocator counts; peaks since the start.
+struct GpuMemory {
+  int64_t allocated = 0, peak_allocated = 0, reserved = 0, peak_reserved = 0;
+};
+
 struct StepReport {
   int64_t step = 0, num_steps = 0;  // 1 for the first
   int64_t consumed_samples = 0, consumed_tokens = 0;
@@ -42,10 +47,11 @@ struct StepReport {
   std::optional<double> max_attention_logit;  // with --qk-clip
   std::optional<int64_t> num_zeros;
   bool skipped = false, nan = false;
-  std::string objection;      // why it was skipped, where statistics did it (--skip-step-sigma)
-  uint64_t sample_hash = 0;   // of sample numbers and ids
-  double model_flops = 0;     // of all ranks: 3x2 per multiply-add, causal attention once
-  double hardware_flops = 0;  // of all ranks, as BLOOM's log counts them
+  std::string objection;                // why it was skipped, where statistics did it (--skip-step-sigma)
+  uint64_t sample_hash = 0;             // of sample numbers and ids
+  double model_flops = 0;               // of all ranks: 3x2 per multiply-add, causal attention once
+  double hardware_flops = 0;            // of all ranks, as BLOOM's log counts them
+  std::optional<GpuMemory> gpu_memory;  // of the first rank's, when the step was over
 };
 
 }  // namespace espalier::report

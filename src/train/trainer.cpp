@@ -12,6 +12,7 @@
 #include "base/work_profile.h"
 #include "models/data.h"
 #include "plan/schedule.h"
+#include "tensor/device_memory.h"
 #include "tensor/observe.h"
 
 namespace espalier::train {
@@ -21,6 +22,11 @@ plan::BatchRamp make_ramp(const config::TrainingConfig& training) {
   const auto& ramp = training.rampup_batch_size;
   if (ramp.empty()) return plan::BatchRamp(*training.global_batch_size);
   return plan::BatchRamp(ramp[0], ramp[1], ramp[2], *training.global_batch_size);
+}
+
+report::GpuMemory memory_of(at::Device device) {
+  const tensor::DeviceMemory memory = tensor::device_memory(device);
+  return {memory.allocated, memory.peak_allocated, memory.reserved, memory.peak_reserved};
 }
 
 // Shares of parameters are distinguished by their place.
@@ -223,6 +229,7 @@ report::StepReport Trainer::step() {
   report.num_replicas = parts_.grid.shape.data;
   report.next_learning_rate = parts_.lr.lr();
   if (config_.logging.log_params_norm) report.params_norm = parts_.optimizer.params_norm();
+  if (parts_.grid.device.is_cuda()) report.gpu_memory = memory_of(parts_.grid.device);
   const double samples = static_cast<double>(report.global_batch_size);
   report.model_flops = samples * flops.model;
   report.hardware_flops = samples * flops.hardware * (estimates ? 2 : 1);

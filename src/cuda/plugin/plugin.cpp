@@ -1,5 +1,6 @@
 // The two functions that libespalier_cuda.so exports.
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 #include "base/error.h"
@@ -18,6 +19,8 @@ std::string select_device(int64_t device) {
   const auto index = static_cast<c10::DeviceIndex>(device);
   try {
     c10::cuda::set_device(index, /*force=*/true);  // makes its context, which cuBLAS would otherwise warn about
+    // For those who ask for it by the type of the device (tensor/device_memory.h).
+    c10::SetAllocator(at::kCUDA, c10::cuda::CUDACachingAllocator::get());
     const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(index);
     const std::string name = concat(properties.name, " (sm_", properties.major, properties.minor, ", ",
                                     format_bytes(static_cast<double>(properties.totalGlobalMem)), ")");
