@@ -3,15 +3,32 @@
 # The rest of the build does not depend on it, nor it on a GPU. Libtorch's CUDA part is linked where it is installed
 # (scripts/setup --cuda); where it is not, its symbols are left to be found when the plugin is loaded.
 
-# What program and plugin must agree on: the headers whose types cross the border.
-set(interface_headers
-  src/cuda/plugin_table.h src/dist/device_backend.h src/kernels/device_ops.h src/kernels/optimizer_update.h src/kernels/dropout.h
-  src/spec/optimizer.h src/spec/optimizer_element.h src/spec/stored_state.h
-  src/kernels/cross_entropy_blocks.h src/kernels/internal/attention_problem.h src/kernels/internal/row_kernels.h src/tensor/rng.h)
+# What program and plugin must agree on: every header of the program that the plugin's sources include, one by way of
+# another, and libtorch. Those that are the plugin's alone are followed, not counted.
+function(espalier_cuda_interface_headers result)
+  file(GLOB left CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/cuda/plugin/*.cpp)
+  set(seen "")
+  while(left)
+    list(POP_FRONT left file)
+    file(STRINGS ${file} includes REGEX "^#include \"")
+    foreach(line ${includes})
+      string(REGEX REPLACE "^#include \"([^\"]+)\".*" "${CMAKE_SOURCE_DIR}/src/\\1" header "${line}")
+      if(EXISTS ${header} AND NOT header IN_LIST seen)
+        list(APPEND seen ${header})
+        list(APPEND left ${header})
+      endif()
+    endforeach()
+  endwhile()
+  list(FILTER seen EXCLUDE REGEX "/src/(kernels/cuda|cuda/plugin)/")
+  list(SORT seen)
+  set(${result} ${seen} PARENT_SCOPE)
+endfunction()
+
+espalier_cuda_interface_headers(interface_headers)
 set(interface_text "")
-foreach(header ${interface_headers})
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${header})
-  file(SHA256 ${CMAKE_SOURCE_DIR}/${header} header_hash)
+foreach(header ${interface_headers} ${ESPALIER_LIBTORCH}/torch/include/torch/csrc/api/include/torch/version.h)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+  file(SHA256 ${header} header_hash)
   string(APPEND interface_text ${header_hash})
 endforeach()
 string(SHA256 interface_hash "${interface_text}")
