@@ -64,7 +64,15 @@ SHAPES = {shape.name: shape for shape in [
     Shape("llama", "Llama-3.2-1B, 4 layers instead of 16 and 32,000 rows instead of 128,256 of its vocabulary",
           4, 2048, 32, 32000, "rotary", key_value_heads=8, ffn=8192, gated=True, rms_norm=True, bias=False),
 ]}
+# Those that a GPU trains in gpu.py.
+GPU_SHAPES = {shape.name: shape for shape in [
+    SHAPES["gpt2"],
+    Shape("gpt2-xl", "GPT-2 1.5B, its vocabulary rounded up", 48, 1600, 25, 50304, "learned"),
+    Shape("llama-8b", "Llama-3-8B, 8 layers instead of 32 and 32,000 rows instead of 128,256 of its vocabulary",
+          8, 4096, 32, 32000, "rotary", key_value_heads=8, ffn=14336, gated=True, rms_norm=True, bias=False),
+]}
 
 
 def shape_of(name, layers=None):
-    return replace(SHAPES[name], layers=layers, note=f"{layers} layers only") if layers else SHAPES[name]
+    shape = (SHAPES | GPU_SHAPES)[name]
+    return replace(shape, layers=layers, note=f"{layers} layers only") if layers else shape

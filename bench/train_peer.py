@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from shapes import SHAPES, shape_of
+from shapes import GPU_SHAPES, SHAPES, shape_of
 
 LARGEST_ID = 5000  # as the token file of the other side
 
@@ -154,7 +154,7 @@ def parse_arguments():
     parser.add_argument("--mode", choices=["eager", "compiled"], required=True)
     parser.add_argument("--precision", choices=["fp32", "bf16"], required=True)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--model", choices=SHAPES, default="gpt2")
+    parser.add_argument("--model", choices=SHAPES | GPU_SHAPES, default="gpt2")
     parser.add_argument("--layers", type=int, help="fewer or more than the model has")
     parser.add_argument("--length", type=int, required=True)
     parser.add_argument("--max-positions", type=int, default=1024)

@@ -4,6 +4,7 @@ import array
 import json
 import pathlib
 import random
+import re
 import shutil
 import statistics
 import struct
@@ -37,10 +38,11 @@ def write_tokens(session, length=POSITIONS, count=256):
     return prefix
 
 
-def training_flags(session, shape, precision, length, batch=MICRO_BATCH, processes=1, positions=POSITIONS):
+def training_flags(session, shape, precision, length, batch=MICRO_BATCH, processes=1, positions=POSITIONS,
+                   micro_batch=MICRO_BATCH):
     tokenizer = ROOT / "tests/data/gpt2-tiny"
     return shape.flags(positions) + f"""--seq-length {length}
-        --micro-batch-size {min(MICRO_BATCH, batch // processes)} --global-batch-size {batch}
+        --micro-batch-size {min(micro_batch, batch // processes)} --global-batch-size {batch}
         --lr 6e-4 --lr-decay-style constant --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0 --hidden-dropout 0
         --attention-dropout 0 --tokenizer-type GPT2BPETokenizer --vocab-file {tokenizer}/vocab.json
         --merge-file {tokenizer}/merges.txt --data-path {write_tokens(session, positions)} --split 100,0,0
@@ -53,6 +55,7 @@ class Trained:
     def __init__(self, seconds, losses, peak_mib, parameters, warm_up=WARM_UP):
         self.seconds, self.losses, self.peak_mib, self.parameters = seconds, losses, peak_mib, parameters
         self.warm_up = warm_up
+        self.gpu_peak_mib = None  # where a GPU's allocator says it
 
     def step_seconds(self):
         return statistics.median(self.seconds[self.warm_up:] or self.seconds[-1:])
@@ -71,18 +74,21 @@ def train_espalier(session, flags, steps, launch=(), folder=None, **environment)
     found = EventAccumulator(str(events), size_guidance={"scalars": 0})
     found.Reload()
     parameters = next(1e9 * float(text.rsplit(" ", 1)[1]) for _, text in run.lines if "estimated model parameters" in text)
-    return Trained([event.value for event in found.Scalars("iteration-time/iteration-time")],
-                   [event.value for event in found.Scalars("lm-loss-training/lm loss")], run.peak_mib, round(parameters))
+    trained = Trained([event.value for event in found.Scalars("iteration-time/iteration-time")],
+                      [event.value for event in found.Scalars("lm-loss-training/lm loss")], run.peak_mib, round(parameters))
+    if of_gpu := re.search(r"max allocated: ([\d.]+)", run.output):
+        trained.gpu_peak_mib = float(of_gpu[1])
+    return trained
 
 
 class Peer:
     """PyTorch. What it compiled is kept from round to round: its process waits meanwhile."""
 
-    def __init__(self, session, mode, shape, precision, length, steps, more=(), environment=None):
+    def __init__(self, session, mode, shape, precision, length, steps, more=(), environment=None, micro_batch=MICRO_BATCH):
         self.session, self.mode, self.steps, self.process = session, mode, steps, None
         self.kept = mode == "compiled"
         self.command = [sys.executable, ROOT / "bench/train_peer.py", "--wait", "--mode", mode, "--precision", precision,
-                        "--model", shape.name, "--layers", shape.layers, "--length", length, "--micro-batch", MICRO_BATCH,
+                        "--model", shape.name, "--layers", shape.layers, "--length", length, "--micro-batch", micro_batch,
                         "--steps", 0, "--threads", session.threads, *more]
         self.environment = environment or {}
 
@@ -101,6 +107,7 @@ class Peer:
         except TimeoutError:
             self.process = None
             return None
+        self.gpu_peak_mib = lines[-1].get("peak_mib")
         peak = 0.0 if self.kept else self.close()
         steps = [line for line in lines if "step" in line]
         return Trained([line["seconds"] for line in steps], [line["loss"] for line in steps], peak, self.parameters, warm_up)

@@ -9,12 +9,9 @@ namespace espalier::tensor {
 namespace block_copy_test {
 
 TEST(BlockCopy, KeepsTypesShapesAndValues) {
-  const std::vector<at::Tensor> on_host = {at::arange(21, at::kLong).view({3, 7}),
-                                           at::arange(5, at::kFloat) / 4,
-                                           at::empty({0, 3}, at::kInt),
-                                           at::arange(6, at::kInt).view({2, 3}).t(),
-                                           at::ones({3}, at::kBool),
-                                           at::full({}, 2.5, at::kDouble)};
+  const std::vector<at::Tensor> on_host = {
+      at::arange(21, at::kLong).view({3, 7}),   at::arange(5, at::kFloat) / 4, at::empty({0, 3}, at::kInt),
+      at::arange(6, at::kInt).view({2, 3}).t(), at::ones({3}, at::kBool),      at::full({}, 2.5, at::kDouble)};
   const std::vector<at::Tensor> copies = copy_as_block(on_host, at::kCPU);
   ASSERT_EQ(copies.size(), on_host.size());
   for (size_t i = 0; i < copies.size(); ++i) {
