@@ -31,7 +31,7 @@ struct dim3 {
   unsigned x, y, z;
   dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
-inline dim3 blockIdx(0, 0, 0), threadIdx(0, 0, 0);
+inline dim3 blockIdx(0, 0, 0), threadIdx(0, 0, 0), blockDim, gridDim;
 
 struct __nv_bfloat16 {
   uint16_t bits;
@@ -199,6 +199,25 @@ inline constexpr int kSharedAlignment = 1024;  // of the addresses that kernels 
 inline std::vector<float> shared_storage;
 inline float* shared_memory() { return shared_storage.data(); }
 
+// One access: the hardware refuses an address that is not a multiple of its size.
+template <int kBytes>
+const void* whole(const void* address) {
+  static_assert(kBytes == 16 || kBytes == 8 || kBytes == 4);
+  ESPALIER_CHECK(reinterpret_cast<uintptr_t>(address) % kBytes == 0, "an access of ", kBytes, " bytes at ", address);
+  return address;
+}
+template <int kBytes>
+void load_bytes(void* registers, const void* from) {
+  std::memcpy(registers, whole<kBytes>(from), kBytes);
+}
+template <int kBytes>
+void store_bytes(void* to, const void* registers) {
+  whole<kBytes>(to);
+  std::memcpy(to, registers, kBytes);
+}
+
+inline void compute_anew(void*) {}
+
 struct Launch {
   dim3 grid, block;
   int shared_bytes;
@@ -211,6 +230,10 @@ inline std::vector<std::string> last_launches;
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), const Launch& how, const Arguments&... arguments) {
   last_launches.emplace_back(name);
+  ESPALIER_CHECK(how.grid.x > 0 && how.grid.x <= INT32_MAX && how.grid.y > 0 && how.grid.y <= 65535 && how.grid.z == 1,
+                 name, ": a grid of ", how.grid.x, " x ", how.grid.y, " x ", how.grid.z);
+  gridDim = how.grid;
+  blockDim = how.block;
   for (unsigned y = 0; y < how.grid.y; ++y) {
     for (unsigned x = 0; x < how.grid.x; ++x) {
       blockIdx = dim3(x, y);

@@ -1,6 +1,6 @@
-// Bias and activation (kernels/activation.h): one thread for each element of the result.
+// Bias and activation (kernels/activation.h): by packs of the result (vectors.cuh).
 #include "kernels/cuda/element_math.h"
-#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/vectors.cuh"
 
 namespace espalier::cuda {
 namespace {
@@ -9,66 +9,70 @@ using kernels::ActivationBackward;
 using kernels::ActivationForward;
 using kernels::ActivationFunction;
 
-// x + bias, rows of `width`.
-template <class T>
-struct Biased {
-  const T *x, *bias;
-  int64_t width;
-  __device__ float at(int64_t row, int64_t column) const {
-    const float value = widen(x[row * width + column]);
-    return bias == nullptr ? value : value + widen(bias[column]);
-  }
-};
-
-template <class T>
-Biased<T> biased(const void* x, const void* bias, int64_t width) {
-  return {static_cast<const T*>(x), static_cast<const T*>(bias), width};
+template <class T, bool kWhole>
+__device__ void load_biased(const void* x, const void* bias, int64_t at, int64_t column, int64_t left,
+                            float (&values)[kTaken<T, kWhole>]) {
+  const auto pack = load_some<kWhole, kTaken<T, kWhole>>(static_cast<const T*>(x) + at, left);
+  for (int i = 0; i < kTaken<T, kWhole>; ++i) values[i] = widen(pack.of[i]);
+  if (bias == nullptr) return;
+  const auto added = load_some<kWhole, kTaken<T, kWhole>>(static_cast<const T*>(bias) + column, left);
+  for (int i = 0; i < kTaken<T, kWhole>; ++i) values[i] += widen(added.of[i]);
 }
 
-template <class T, class F, bool kGated>
+// y = F(a), a = x + bias; gated: F(a) b, where rows of x are those of a, then those of b.
+template <class T, class F, bool kGated, bool kWhole>
 struct Value {
-  Biased<T> x;
-  T* y;
-  int64_t columns;
-  __device__ void operator()(int64_t i) const {
-    const int64_t row = i / columns, column = i % columns;
-    float value = F::value(x.at(row, column));
-    if (kGated) value *= x.at(row, columns + column);
-    store(y + i, value);
+  static constexpr int kCount = kTaken<T, kWhole>, kSums = 1;
+  ActivationForward args;
+  __device__ void operator()(int64_t row, int64_t column, float (*)[kCount]) const {
+    const int64_t columns = args.columns, left = columns - column, at = row * columns * (kGated ? 2 : 1) + column;
+    float a[kCount], b[kCount];
+    load_biased<T, kWhole>(args.x, args.bias, at, column, left, a);
+    if constexpr (kGated) load_biased<T, kWhole>(args.x, args.bias, at + columns, columns + column, left, b);
+    for (int i = 0; i < kCount; ++i) a[i] = kGated ? F::value(a[i]) * b[i] : F::value(a[i]);
+    store_pack<kWhole>(static_cast<T*>(args.y) + row * columns + column, left, a);
   }
 };
 
-// Of element (row, column) of dx. Gated: da = dy b F'(a), db = dy F(a).
-template <class T, class F, bool kGated>
+// da = dy F'(a); gated: da = dy b F'(a), db = dy F(a).
+template <class T, class F, bool kGated, bool kWhole>
 struct Gradient {
-  Biased<T> x;
-  const T* dy;
-  T* dx;
-  int64_t columns;
-  __device__ float at(int64_t row, int64_t column) const {
-    const int64_t of_result = column < columns ? column : column - columns;
-    const float up = widen(dy[row * columns + of_result]), a = x.at(row, of_result);
-    if (!kGated) return up * F::derivative(a);
-    return column < columns ? up * x.at(row, columns + column) * F::derivative(a) : up * F::value(a);
+  static constexpr int kCount = kTaken<T, kWhole>, kSums = kGated ? 2 : 1;
+  ActivationBackward args;
+  __device__ void operator()(int64_t row, int64_t column, float (*sums)[kCount]) const {
+    const int64_t columns = args.columns, left = columns - column, at = row * columns * (kGated ? 2 : 1) + column;
+    const auto dy = load_some<kWhole, kTaken<T, kWhole>>(static_cast<const T*>(args.dy) + row * columns + column, left);
+    T* const dx = static_cast<T*>(args.dx) + at;
+    float a[kCount], b[kCount];
+    load_biased<T, kWhole>(args.x, args.bias, at, column, left, a);
+    if constexpr (kGated) load_biased<T, kWhole>(args.x, args.bias, at + columns, columns + column, left, b);
+    for (int i = 0; i < kCount; ++i) {
+      const float up = widen(dy.of[i]);
+      const float da = kGated ? up * b[i] * F::derivative(a[i]) : up * F::derivative(a[i]);
+      if constexpr (kGated) {
+        b[i] = up * F::value(a[i]);
+        sums[1][i] += b[i];
+      }
+      a[i] = da;
+      sums[0][i] += da;
+    }
+    store_pack<kWhole>(dx, left, a);
+    if constexpr (kGated) store_pack<kWhole>(dx + columns, left, b);
   }
-  __device__ void operator()(int64_t i) const { store(dx + i, at(i / x.width, i % x.width)); }
-  __device__ void operator()(int64_t row, int64_t column, float* terms) const { terms[0] = at(row, column); }
 };
 
 template <class T, class F, bool kGated>
 void forward(const ActivationForward& args, int64_t rows, Stream stream) {
-  const int64_t width = (kGated ? 2 : 1) * args.columns;
-  const Value<T, F, kGated> value{biased<T>(args.x, args.bias, width), static_cast<T*>(args.y), args.columns};
-  launch_for_each("activation_forward", value, rows * args.columns, stream);
+  with_bool(are_whole<T>(args.columns, {args.x, args.bias, args.y}), [&](auto whole) {
+    launch_packs("activation_forward", Value<T, F, kGated, whole.value>{args}, rows, args.columns, stream);
+  });
 }
 
 template <class T, class F, bool kGated>
 void backward(const ActivationBackward& args, int64_t rows, const ColumnSums* sums, Stream stream) {
-  const int64_t width = (kGated ? 2 : 1) * args.columns;
-  const Gradient<T, F, kGated> gradient{biased<T>(args.x, args.bias, width), static_cast<const T*>(args.dy),
-                                        static_cast<T*>(args.dx), args.columns};
-  launch_for_each("activation_backward", gradient, rows * width, stream);
-  if (sums != nullptr) sum_over_rows<1>(gradient, rows, width, *sums, stream);
+  with_bool(are_whole<T>(args.columns, {args.x, args.bias, args.dy, args.dx}), [&](auto whole) {
+    launch_packs("activation_backward", Gradient<T, F, kGated, whole.value>{args}, rows, args.columns, sums, stream);
+  });
 }
 
 // body(F{}) for the function F.

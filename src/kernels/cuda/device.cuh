@@ -18,6 +18,42 @@ __device__ inline float* shared_memory() {
   return values;
 }
 
+// kBytes (16, 8, 4) at an address that is a multiple of them, in one access.
+template <int kBytes>
+struct Word;
+template <>
+struct Word<16> {
+  using Type = uint4;
+};
+template <>
+struct Word<8> {
+  using Type = uint2;
+};
+template <>
+struct Word<4> {
+  using Type = unsigned;
+};
+template <int kBytes>
+__device__ inline void load_bytes(void* registers, const void* from) {
+  const auto word = *static_cast<const typename Word<kBytes>::Type*>(from);
+  memcpy(registers, &word, kBytes);
+}
+// By name: of an assignment nvcc makes four stores where it does not see that they may be one.
+template <int kBytes>
+__device__ inline void store_bytes(void* to, const void* registers) {
+  typename Word<kBytes>::Type word;
+  memcpy(&word, registers, kBytes);
+  __stwb(static_cast<typename Word<kBytes>::Type*>(to), word);
+}
+
+// Makes the compiler compute anew what follows from 16 bytes of registers, instead of keeping it in more of them.
+__device__ inline void compute_anew(void* registers) {
+  uint4 word;
+  memcpy(&word, registers, sizeof word);
+  asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
+  memcpy(registers, &word, sizeof word);
+}
+
 struct Launch {
   dim3 grid, block;
   int shared_bytes;
@@ -35,7 +71,7 @@ void launch(const char* name, void (*kernel)(Parameters...), const Launch& how, 
   }
   kernel<<<how.grid, how.block, how.shared_bytes, how.stream>>>(arguments...);
   const cudaError_t error = cudaGetLastError();
-  ESPALIER_CHECK(error == cudaSuccess, name, ": ", cudaGetErrorString(error));
+  ESPALIER_CHECK(error == cudaSuccess, name, " (or one before): ", cudaGetErrorString(error));
 }
 
 }  // namespace espalier::cuda

@@ -43,10 +43,11 @@ inline unsigned num_blocks(int64_t count, int64_t per_block) {
   return static_cast<unsigned>(blocks);
 }
 
-// The same bits on every lane: each step adds the same two numbers on both sides.
+// Over the warp, or `lanes` (a power of two) that are neighbours in it. The same bits on each of them: each step adds
+// the same two numbers on both sides. All lanes of the warp call it.
 template <class T>
-__device__ inline T warp_sum(T value) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
+__device__ inline T warp_sum(T value, int lanes = kWarp) {
+  for (int distance = lanes / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
   return value;
 }
 __device__ inline float warp_max(float value) {
@@ -91,44 +92,7 @@ void launch_for_each(const char* name, const Body& body, int64_t count, Stream s
   launch(name, for_each_element<Body>, {num_blocks(count, kThreads), kThreads, 0, stream}, body, count);
 }
 
-// ---- column sums
-
-inline constexpr int kSumRows = 8;  // rows that a block of kSumRows x kWarp threads adds at a time
-
-// Term: __device__ void operator()(int64_t row, int64_t column, float* terms) const, kSums terms.
-template <int kSums, class Term>
-__global__ void add_rows_of_part(Term term, int64_t rows, int64_t columns, int64_t rows_per_part, float* partials) {
-  __shared__ float of_row[kSumRows][kSums][kWarp];
-  const int64_t column = int64_t{blockIdx.x} * kWarp + threadIdx.x;
-  const int64_t begin = int64_t{blockIdx.y} * rows_per_part, end = min(rows, begin + rows_per_part);
-  float sums[kSums] = {};
-  if (column < columns) {
-    for (int64_t row = begin + threadIdx.y; row < end; row += kSumRows) {
-      float terms[kSums];
-      term(row, column, terms);
-      for (int i = 0; i < kSums; ++i) sums[i] += terms[i];
-    }
-  }
-  for (int i = 0; i < kSums; ++i) of_row[threadIdx.y][i][threadIdx.x] = sums[i];
-  __syncthreads();
-  if (threadIdx.y > 0 || column >= columns) return;
-  for (int i = 0; i < kSums; ++i) {
-    float total = 0;
-    for (int row = 0; row < kSumRows; ++row) total += of_row[row][i][threadIdx.x];
-    partials[(blockIdx.y * kSums + i) * columns + column] = total;
-  }
-}
-
-// sums[i] = partials[0][i] + partials[1][i] + ... (rows.cu)
+// sums[i] = the sum of partials[part][i] over all parts (rows.cu)
 void add_parts(const float* partials, int64_t parts, int64_t width, float* sums, Stream stream);
-
-template <int kSums, class Term>
-void sum_over_rows(const Term& term, int64_t rows, int64_t columns, const ColumnSums& to, Stream stream) {
-  const auto parts = static_cast<unsigned>(num_parts(rows));
-  const dim3 grid(num_blocks(columns, kWarp), parts), block(kWarp, kSumRows);
-  launch("add_rows_of_part", add_rows_of_part<kSums, Term>, {grid, block, 0, stream}, term, rows, columns,
-         rows_of_part(rows), to.partials);
-  add_parts(to.partials, parts, kSums * columns, to.sums, stream);
-}
 
 }  // namespace espalier::cuda

@@ -23,8 +23,13 @@ enum class Element { kFloat, kBFloat16, kHalf };
 
 // ---- sums over rows
 
-// Rows are divided into parts by their number alone; partial sums are [parts, sums, columns] fp32.
-inline int64_t rows_of_part(int64_t rows) { return rows <= 64 * 128 ? 64 : (rows + 127) / 128; }
+// Rows are divided into parts by their number alone, at most kMostParts; partial sums are [parts, sums, columns] fp32.
+inline constexpr int64_t kMostParts = 256, kLeastRowsOfPart = 8;
+inline int64_t rows_of_part(int64_t rows) {
+  const int64_t least = (rows + kMostParts - 1) / kMostParts;
+  return least <= kLeastRowsOfPart ? kLeastRowsOfPart
+                                   : (least + kLeastRowsOfPart - 1) / kLeastRowsOfPart * kLeastRowsOfPart;
+}
 inline int64_t num_parts(int64_t rows) { return (rows + rows_of_part(rows) - 1) / rows_of_part(rows); }
 // Where column sums go: `sums` [count, columns], by way of `partials`.
 struct ColumnSums {
@@ -43,8 +48,7 @@ void rms_norm_forward(Element type, const kernels::RmsNormForward& args, int64_t
 void rms_norm_backward(Element type, const kernels::RmsNormBackward& args, int64_t rows, const ColumnSums& to,
                        Stream stream);
 
-// Sums over the query heads of all rows, then over the key heads: [2, head_size], by way of partials for rows * queries
-// rows.
+// Sums over the query heads of all rows, then over the key heads: [2, head_size].
 void qk_norm_forward(Element type, const kernels::QkNormForward& args, int64_t rows, Stream stream);
 void qk_norm_backward(Element type, const kernels::QkNormBackward& args, int64_t rows, const ColumnSums& to,
                       Stream stream);
@@ -91,12 +95,15 @@ struct EmbeddingForward {
 void embedding_forward(Element type, const EmbeddingForward& args, Stream stream);
 
 // grad rows += dy rows. `sorted_ids`: of all rows of dy, ascending; `order`: the row of dy of each, ascending within an
-// id.
+// id. `partials`: scratch, [embedding_partials(num_tokens), columns].
+inline constexpr int64_t kTokensOfRun = 32;  // that are summed one after the other
+inline int64_t embedding_partials(int64_t num_tokens) { return (num_tokens + kTokensOfRun - 1) / kTokensOfRun; }
 struct EmbeddingBackward {
   const int64_t* sorted_ids;
   const int64_t* order;
   const void* dy;
   float* grad;
+  float* partials;
   int64_t num_tokens, columns, first_row, num_rows;
 };
 void embedding_backward(Element type, const EmbeddingBackward& args, Stream stream);

@@ -259,7 +259,7 @@ class CudaOps : public kernels::DeviceOps {
   }
 
   void rms_norm_forward(at::ScalarType type, const kernels::RmsNormForward& args, int64_t rows) const override {
-    if (rows > 0) cuda::rms_norm_forward(element_of(type), args, rows, current_stream());
+    cuda::rms_norm_forward(element_of(type), args, rows, current_stream());
   }
   at::Tensor rms_norm_backward(at::ScalarType type, const kernels::RmsNormBackward& args, int64_t rows) const override {
     const SumStorage storage(rows, args.columns);
@@ -272,7 +272,7 @@ class CudaOps : public kernels::DeviceOps {
   }
   HeadGradients qk_norm_backward(at::ScalarType type, const kernels::QkNormBackward& args,
                                  int64_t rows) const override {
-    const SumStorage storage(rows * args.queries, args.head_size, 2);
+    const SumStorage storage(rows, args.head_size, 2);
     cuda::qk_norm_backward(element_of(type), args, rows, storage.pointers(), current_stream());
     return {storage.sums[0], storage.sums[1]};
   }
@@ -341,11 +341,13 @@ class CudaOps : public kernels::DeviceOps {
   void embedding_backward(const at::Tensor& ids, const at::Tensor& dy, const at::Tensor& grad,
                           int64_t first_row) const override {
     const auto [sorted_ids, order] = at::sort(ids.t().reshape({-1}), /*stable=*/true, /*dim=*/0, /*descending=*/false);
+    const at::Tensor partials = empty_floats({embedding_partials(ids.numel()), grad.size(1)});
     cuda::embedding_backward(element_of(dy),
                              {.sorted_ids = sorted_ids.const_data_ptr<int64_t>(),
                               .order = order.const_data_ptr<int64_t>(),
                               .dy = dy.const_data_ptr(),
                               .grad = grad.mutable_data_ptr<float>(),
+                              .partials = partials.mutable_data_ptr<float>(),
                               .num_tokens = ids.numel(),
                               .columns = grad.size(1),
                               .first_row = first_row,
