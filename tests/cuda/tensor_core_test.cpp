@@ -140,7 +140,7 @@ std::vector<std::string> launches(at::ScalarType type, int64_t head_size) {
 }
 
 TEST(AttentionOnHost, GoesToTensorCoresWhereItCan) {
-  const std::vector<std::string> on_tensor_cores{"attention_forward_on_tensor_cores", "attention_row_dots",
+  const std::vector<std::string> on_tensor_cores{"attention_forward_on_tensor_cores", "attention_row_dots_by_16_bytes",
                                                  "attention_key_gradient_on_tensor_cores",
                                                  "attention_query_gradient_on_tensor_cores"};
   const std::vector<std::string> on_plain_cores{"attention_forward", "attention_row_dots", "attention_key_gradient",

@@ -223,7 +223,6 @@ struct Launch {
   int shared_bytes;
   Stream stream;
 };
-
 // The names of the launches since the last time that a test cleared them.
 inline std::vector<std::string> last_launches;
 

@@ -12,7 +12,8 @@
 #include "tests/support/device_on_host.h"
 
 #define ESPALIER_UNROLL
-#define ESPALIER_DO_NOT_UNROLL
+#define ESPALIER_UNROLL_2
+#define ESPALIER_UNROLL_4
 
 namespace espalier::cuda {
 
@@ -167,11 +168,13 @@ struct alignas(16) Bytes16 {
 };
 inline Bytes16 read_16(const void* from) {
   ESPALIER_CHECK(reinterpret_cast<uintptr_t>(from) % 16 == 0, "16 bytes read from an odd address");
-  return *static_cast<const Bytes16*>(from);
+  Bytes16 bytes;
+  std::memcpy(&bytes, from, sizeof bytes);
+  return bytes;
 }
 inline void write_16(void* to, const Bytes16& bytes) {
   ESPALIER_CHECK(reinterpret_cast<uintptr_t>(to) % 16 == 0, "16 bytes written to an odd address");
-  *static_cast<Bytes16*>(to) = bytes;
+  std::memcpy(to, &bytes, sizeof bytes);
 }
 
 }  // namespace espalier::cuda

@@ -397,16 +397,17 @@ int64_t attention_diagonals(const AttentionProblem& problem) { return num_diagon
 void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients,
                         const AttentionScratch& scratch, Stream stream) {
   const int64_t groups = problem.batch * problem.groups, heads = groups * problem.members;
-  launch("attention_row_dots", row_dots_kernel,
-         {grid_of(problem.num_queries, kThreads / kWarp, heads), kThreads, 0, stream}, problem, gradients.result,
-         scratch.row_dots);
   const int bytes = shared_bytes(problem, 4);
   if (fits_tensor_cores(problem, &gradients)) {
     const bool bf16 = problem.type == AttentionType::kBFloat16;
+    attention_row_dots(problem, gradients.result, scratch.row_dots, stream);
     (bf16 ? attention_key_gradient_bf16 : attention_key_gradient_fp16)(problem, gradients, scratch.row_dots, stream);
     (bf16 ? attention_query_gradient_bf16 : attention_query_gradient_fp16)(problem, gradients, scratch.row_dots,
                                                                            stream);
   } else {
+    launch("attention_row_dots", row_dots_kernel,
+           {grid_of(problem.num_queries, kThreads / kWarp, heads), kThreads, 0, stream}, problem, gradients.result,
+           scratch.row_dots);
     const dim3 key_tiles = grid_of(problem.num_keys, kTile, groups);
     const dim3 query_tiles = grid_of(problem.num_queries, kTile, heads);
     with_channels(problem.head_size, [&](auto channels) {

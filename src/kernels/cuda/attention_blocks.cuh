@@ -11,9 +11,10 @@ namespace espalier::cuda {
 // Tiles of a kernel whose own side stays in shared memory and whose other side goes by, two tiles of it at a time.
 // Each warp has kM blocks of 16 rows of its own side; where kParts > 1, as many warps share those, compute the same
 // scores, and have a part of the features each.
-template <int kFeatures_, int kM_, int kN_, int kWarps_ = 4, int kParts_ = 1>
+template <int kFeatures_, int kM_, int kN_, int kWarps_ = 4, int kParts_ = 1, int kBlocks_ = 2>
 struct AttentionTiles {
   static constexpr int kFeatures = kFeatures_, kM = kM_, kN = kN_, kWarps = kWarps_, kParts = kParts_;
+  static constexpr int kBlocks = kBlocks_;  // of a multiprocessor, as far as registers go
   static constexpr int kThreads = kWarps * kWarp, kRowsOfWarp = kM * 16, kRows = kWarps / kParts * kRowsOfWarp;
   static constexpr int kOwn = kFeatures / kParts;  // features of a warp's sums
   using OwnTile = SharedTile<kRows, kFeatures>;
@@ -32,17 +33,17 @@ __device__ inline int pieces_of(const AttentionProblem& problem) {
 // Blocks begin in the order of their numbers. Heads come in sections whose other sides fit in the L2 cache together;
 // within a section, first the tiles with the most to do, of all heads.
 struct TileOrder {
-  int64_t heads, tiles, heads_of_section;
+  unsigned heads, tiles, heads_of_section;
   bool last_tiles_first;
 
-  __device__ void place(int64_t number, int64_t* head, int* tile) const {
-    const int64_t section = number / (heads_of_section * tiles), rest = number % (heads_of_section * tiles);
-    const int64_t heads_here = min(heads_of_section, heads - section * heads_of_section);
-    *head = section * heads_of_section + rest % heads_here;
-    const auto in_order = static_cast<int>(rest / heads_here);
-    *tile = last_tiles_first ? static_cast<int>(tiles) - 1 - in_order : in_order;
+  __device__ void place(unsigned number, int* head, int* tile) const {
+    const unsigned section = number / (heads_of_section * tiles), rest = number % (heads_of_section * tiles);
+    const unsigned heads_here = min(heads_of_section, heads - section * heads_of_section);
+    const unsigned in_order = rest / heads_here;
+    *head = static_cast<int>(section * heads_of_section + rest % heads_here);
+    *tile = static_cast<int>(last_tiles_first ? tiles - 1 - in_order : in_order);
   }
-  unsigned blocks() const { return num_blocks(heads * tiles, 1); }
+  unsigned blocks() const { return num_blocks(int64_t{heads} * tiles, 1); }
 };
 
 // `heads` heads, of which `sharing` that follow each other read the same other side: `positions` of it, two operands.
@@ -51,7 +52,9 @@ inline TileOrder tile_order(const AttentionProblem& problem, int64_t heads, int6
   constexpr int64_t kCached = 16 << 20;
   const int64_t bytes = positions * problem.head_size * 2 * 2;
   const int64_t fitting = std::max<int64_t>(1, kCached / std::max<int64_t>(1, bytes)) * sharing;
-  return {heads, tiles, std::min(heads, fitting), last_tiles_first};
+  ESPALIER_CHECK(heads <= INT32_MAX && tiles <= INT32_MAX, heads, " heads of ", tiles, " tiles");
+  return {static_cast<unsigned>(heads), static_cast<unsigned>(tiles), static_cast<unsigned>(std::min(heads, fitting)),
+          last_tiles_first};
 }
 
 // body(AttentionTiles) of the one that has the problem's heads.

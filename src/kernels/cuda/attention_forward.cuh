@@ -79,8 +79,8 @@ struct RowLogits {
     ESPALIER_UNROLL
     for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = -INFINITY;
   }
-  __device__ void add(Fragments<kM, kN> products, const Pair& pair, const ScorePlace<true, kM, kN>& place,
-                      const SeenByQueries<kM * 16>& seen) {
+  __device__ void add(Fragments<kM, kN> products, const Pair& pair, const ScorePlace<true, kM, kN>& place) {
+    const SeenByQueries<kM * 16> seen(pair, place.first_query);
     place.for_each([&](int m, int n, int e) { products[m][n][e] *= pair.problem.scale; });
     seen.for_each_hidden(place, [&](int m, int n, int e) { products[m][n][e] = -INFINITY; });
     place.for_each([&](int m, int n, int e) { largest[m][e / 2] = fmaxf(largest[m][e / 2], products[m][n][e]); });
@@ -88,11 +88,11 @@ struct RowLogits {
 };
 
 template <class T, class Tiles, bool kBias>
-__global__ void __launch_bounds__(Tiles::kThreads) tensor_forward_kernel(AttentionProblem problem, TileOrder order) {
+__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
+    tensor_forward_kernel(AttentionProblem problem, TileOrder order) {
   constexpr int kM = Tiles::kM, kN = Tiles::kN;
   using Place = ScorePlace<true, kM, kN>;
-  int64_t head;
-  int tile;
+  int head, tile;
   order.place(blockIdx.x, &head, &tile);
   const Pair pair = pair_of(problem, head);
   const int first_query = tile * Tiles::kRows, own_query = first_query + Tiles::first_row();
@@ -125,14 +125,14 @@ __global__ void __launch_bounds__(Tiles::kThreads) tensor_forward_kernel(Attenti
     wait_for_copies<0>();
     __syncthreads();  // also: the other stage has been read
     if (first_key + kN < end) begin_copies(stage ^ 1, first_key + kN);
-    if (first_key > of_warp.any.last || first_key + kN <= of_warp.any.first) continue;
+    if (first_key > of_warp.any.last) continue;
     const Place place{own_query, first_key};
     KeptScores<true, kM, kN> kept;
     if (problem.dropout) kept = KeptScores<true, kM, kN>(pair, place);
     typename Tiles::ScoresOfWarp scores;
     multiply<T, kM, kN>(scores, queries, Tiles::first_row(), keys_at(stage), pieces);
     if constexpr (kBias) {
-      if (problem.max_logits != nullptr) logits.add(scores, pair, place, seen);
+      if (problem.max_logits != nullptr) logits.add(scores, pair, place);
       add_bias<true, kM, kN>(scores, pair, place);
     }
     if (first_key < of_warp.all.first || first_key + kN - 1 > of_warp.all.last)
@@ -185,7 +185,7 @@ void launch_attention_forward(const AttentionProblem& problem, Stream stream) {
     with_tiles<AttentionTiles<64, 2, 64>, AttentionTiles<128, 2, 32>, Large>(
         problem, [&](auto tiles) { launch_attention_forward<T, decltype(tiles), true>(problem, stream); });
   else
-    with_tiles<AttentionTiles<64, 2, 64>, AttentionTiles<128, 2, 64>, Large>(
+    with_tiles<AttentionTiles<64, 2, 32, 4, 1, 3>, AttentionTiles<128, 2, 64>, Large>(
         problem, [&](auto tiles) { launch_attention_forward<T, decltype(tiles), false>(problem, stream); });
 }
 

@@ -62,13 +62,12 @@ struct QueryTiles {
 };
 
 template <class T, class Tiles, bool kBias>
-__global__ void __launch_bounds__(Tiles::kThreads)
+__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     tensor_key_gradient_kernel(AttentionProblem problem, AttentionGradients gradients, const float* row_dots,
                                TileOrder order) {
   constexpr int kM = Tiles::kM, kN = Tiles::kN;
   constexpr int kStageBytes = 2 * Tiles::OtherTile::kBytes;
-  int64_t group;
-  int tile;
+  int group, tile;
   order.place(blockIdx.x, &group, &tile);
   const Pair first_member = pair_of(problem, group * problem.members);
   const int first_key = tile * Tiles::kRows, own_key = first_key + Tiles::first_row();
@@ -119,8 +118,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     multiply<T, kM, kN>(scores, keys, Tiles::first_row(), queries_at(stage), pieces);
     multiply<T, kM, kN>(d_scores, values, Tiles::first_row(), d_results_at(stage), pieces);
     const bool all_seen = all.first <= own_key && own_key + Tiles::kRowsOfWarp - 1 <= all.last;
-    const SeenByQueries<kN> seen(pair, first_query);
-    to_score_gradients<kBias, false, kM, kN>(scores, d_scores, pair, place, kept, stats_at(stage), all_seen, seen);
+    to_score_gradients<kBias, false, kM, kN>(scores, d_scores, pair, place, kept, stats_at(stage), all_seen);
     RoundedFragments<kM, kN> rounded;
     round<T, kM, kN>(rounded, scores);
     add_products<T, kM, kN, Tiles::kOwn>(d_values, rounded, d_results_at(stage), Tiles::first_feature(), pieces);
@@ -151,13 +149,15 @@ void launch_key_gradient(const AttentionProblem& problem, const AttentionGradien
 template <class T>
 void launch_key_gradient(const AttentionProblem& problem, const AttentionGradients& gradients, const float* row_dots,
                          Stream stream) {
-  const auto with_bias = [&](auto bias) {
-    with_tiles<AttentionTiles<64, 2, 32>, AttentionTiles<128, 1, 64>, AttentionTiles<256, 1, 32, 4, 2>>(
-        problem, [&](auto tiles) {
-          launch_key_gradient<T, decltype(tiles), decltype(bias)::value>(problem, gradients, row_dots, stream);
-        });
-  };
-  has_bias(problem) ? with_bias(std::true_type()) : with_bias(std::false_type());
+  using Large = AttentionTiles<256, 1, 32, 4, 2>;
+  if (has_bias(problem))
+    with_tiles<AttentionTiles<64, 1, 64>, AttentionTiles<128, 1, 32>, Large>(problem, [&](auto tiles) {
+      launch_key_gradient<T, decltype(tiles), true>(problem, gradients, row_dots, stream);
+    });
+  else
+    with_tiles<AttentionTiles<64, 2, 32>, AttentionTiles<128, 1, 64>, Large>(problem, [&](auto tiles) {
+      launch_key_gradient<T, decltype(tiles), false>(problem, gradients, row_dots, stream);
+    });
 }
 
 }  // namespace espalier::cuda

@@ -22,8 +22,8 @@ struct Keys {
 // One query head of one row of the batch.
 struct Pair {
   AttentionProblem problem;
-  int64_t row, group, member, head;
-  int64_t before, num_keys;  // position of query 0, and how many keys the row has
+  int row, group, member, head;
+  int before, num_keys;  // position of query 0, and how many keys the row has
 
   __device__ int64_t offset(const AttentionOperand& operand, int64_t position) const {
     return row * operand.row_stride + group * operand.group_stride + member * operand.member_stride +
@@ -92,10 +92,15 @@ struct Pair {
 
 // `number`: of a pair, row by row.
 __device__ inline Pair pair_of(const AttentionProblem& problem, int64_t number) {
-  const int64_t heads = problem.groups * problem.members, head = number % heads, row = number / heads;
-  const int64_t before = problem.cache_lengths != nullptr ? problem.cache_lengths[row] : 0;
-  const int64_t num_keys = problem.cache_lengths != nullptr ? before + problem.num_queries : problem.num_keys;
-  return {problem, row, head / problem.members, head % problem.members, head, before, num_keys};
+  // There are not as many heads in a launch as 32 bits have numbers: their divisions are short.
+  const auto members = static_cast<unsigned>(problem.members), heads = static_cast<unsigned>(problem.groups) * members;
+  const auto all = static_cast<unsigned>(number), row = all / heads, head = all % heads;
+  Pair pair{problem, static_cast<int>(row), static_cast<int>(head / members), static_cast<int>(head % members),
+            static_cast<int>(head)};
+  const bool cached = problem.cache_lengths != nullptr;
+  pair.before = cached ? static_cast<int>(problem.cache_lengths[row]) : 0;
+  pair.num_keys = static_cast<int>(cached ? pair.before + problem.num_queries : problem.num_keys);
+  return pair;
 }
 
 // What the queries of a tile see, together: no key outside `any`, and every query all of `all`.

@@ -29,12 +29,11 @@ struct RowStats {
 };
 
 template <class T, class Tiles, bool kBias>
-__global__ void __launch_bounds__(Tiles::kThreads)
+__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     tensor_query_gradient_kernel(AttentionProblem problem, AttentionGradients gradients, const float* row_dots,
                                  TileOrder order) {
   constexpr int kM = Tiles::kM, kN = Tiles::kN;
-  int64_t head;
-  int tile;
+  int head, tile;
   order.place(blockIdx.x, &head, &tile);
   const Pair pair = pair_of(problem, head);
   const int first_query = tile * Tiles::kRows, own_query = first_query + Tiles::first_row();
@@ -60,7 +59,6 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   copy_tile<T, Tiles::kThreads>(d_results, pair, gradients.result, first_query, problem.num_queries);
   commit_copies();
   if (begin < end) begin_copies(0, begin);
-  const SeenByQueries<Tiles::kRowsOfWarp> seen(pair, own_query);
   const RowStats<kM> stats(pair, row_dots, own_query);
   typename Tiles::Sums sums = {};
   int stage = 0;
@@ -76,7 +74,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     multiply<T, kM, kN>(scores, queries, Tiles::first_row(), keys_at(stage), pieces);
     multiply<T, kM, kN>(d_scores, d_results, Tiles::first_row(), values_at(stage), pieces);
     const bool all_seen = of_warp.all.first <= first_key && first_key + kN - 1 <= of_warp.all.last;
-    to_score_gradients<kBias, true, kM, kN>(scores, d_scores, pair, place, kept, stats, all_seen, seen);
+    to_score_gradients<kBias, true, kM, kN>(scores, d_scores, pair, place, kept, stats, all_seen);
     RoundedFragments<kM, kN> rounded;
     round<T, kM, kN>(rounded, d_scores);
     add_products<T, kM, kN, Tiles::kOwn>(sums, rounded, keys_at(stage), Tiles::first_feature(), pieces);
@@ -101,13 +99,15 @@ void launch_query_gradient(const AttentionProblem& problem, const AttentionGradi
 template <class T>
 void launch_query_gradient(const AttentionProblem& problem, const AttentionGradients& gradients, const float* row_dots,
                            Stream stream) {
-  const auto with_bias = [&](auto bias) {
-    with_tiles<AttentionTiles<64, 2, 32>, AttentionTiles<128, 2, 32>, AttentionTiles<256, 1, 32, 4, 2>>(
-        problem, [&](auto tiles) {
-          launch_query_gradient<T, decltype(tiles), decltype(bias)::value>(problem, gradients, row_dots, stream);
-        });
-  };
-  has_bias(problem) ? with_bias(std::true_type()) : with_bias(std::false_type());
+  using Large = AttentionTiles<256, 1, 32, 4, 2>;
+  if (has_bias(problem))
+    with_tiles<AttentionTiles<64, 2, 32>, AttentionTiles<128, 1, 64>, Large>(problem, [&](auto tiles) {
+      launch_query_gradient<T, decltype(tiles), true>(problem, gradients, row_dots, stream);
+    });
+  else
+    with_tiles<AttentionTiles<64, 2, 32>, AttentionTiles<128, 2, 32>, Large>(problem, [&](auto tiles) {
+      launch_query_gradient<T, decltype(tiles), false>(problem, gradients, row_dots, stream);
+    });
 }
 
 }  // namespace espalier::cuda

@@ -108,7 +108,7 @@ class KeptScores<true, kM, kN> {
     ESPALIER_UNROLL
     for (int m = 0; m < kM; ++m) {
       uint32_t bits = 0;
-      ESPALIER_DO_NOT_UNROLL
+      ESPALIER_UNROLL_2
       for (int i = 0; i < kN / 8; ++i)  // 16 keys i / 2, half i % 2 of the rows
         bits |=
             pair.kept_of_four(place.first_query + place.row(m, i % 2 * 2), place.first_key / 4 + i / 2 * 4 + of_four)
@@ -138,7 +138,7 @@ class KeptScores<false, kM, kN> {
     for (int m = 0; m < kM; ++m) {
       const int group = place.first_key / 4 + m * 4 + lane / 16 + e / 2 * 2;
       uint32_t bits = 0;
-      ESPALIER_DO_NOT_UNROLL
+      ESPALIER_UNROLL_2
       for (int n = 0; n < kN / 8; ++n)
         bits |= pair.kept_of_four(place.first_query + n * 8 + lane % 4 * 2 + e % 2, group) << (4 * n);
       ESPALIER_UNROLL
@@ -172,12 +172,11 @@ __device__ void add_bias(Fragments<kM, kN>& scores, const Pair& pair,
 
 // From products to what is multiplied next: `scores` are products q k, and become probabilities after the dropout (not
 // scaled); `gradients` are products dO v, and become dS, with the slope of the cap. Stats: log_sum_exp(m, n, e) and
-// row_dot(m, n, e) of an element's query. `seen` is not asked where all is seen.
-template <bool kBias, bool kQueriesAreRows, int kM, int kN, class Stats, class Seen>
+// row_dot(m, n, e) of an element's query.
+template <bool kBias, bool kQueriesAreRows, int kM, int kN, class Stats>
 __device__ void to_score_gradients(Fragments<kM, kN>& scores, Fragments<kM, kN>& gradients, const Pair& pair,
                                    const ScorePlace<kQueriesAreRows, kM, kN>& place,
-                                   const KeptScores<kQueriesAreRows, kM, kN>& kept, const Stats& stats, bool all_seen,
-                                   const Seen& seen) {
+                                   const KeptScores<kQueriesAreRows, kM, kN>& kept, const Stats& stats, bool all_seen) {
   const AttentionProblem& problem = pair.problem;
   if (problem.dropout)
     place.for_each([&](int m, int n, int e) {
@@ -190,10 +189,11 @@ __device__ void to_score_gradients(Fragments<kM, kN>& scores, Fragments<kM, kN>&
     add_bias<kQueriesAreRows, kM, kN>(scores, pair, place);
   }
   if (!all_seen)
-    seen.for_each_hidden(place, [&](int m, int n, int e) {
-      scores[m][n][e] = -INFINITY;
-      gradients[m][n][e] = 0;
-    });
+    SeenByQueries<kQueriesAreRows ? kM * 16 : kN>(pair, place.first_query)
+        .for_each_hidden(place, [&](int m, int n, int e) {
+          scores[m][n][e] = -INFINITY;
+          gradients[m][n][e] = 0;
+        });
   const float factor = exponent_factor<kBias>(problem);
   place.for_each([&](int m, int n, int e) {
     const float p = exp2_fast(fmaf(scores[m][n][e], factor, -stats.log_sum_exp(m, n, e)));

@@ -11,6 +11,10 @@ namespace espalier::cuda {
 // `gradients`: nullptr for a forward pass.
 bool fits_tensor_cores(const AttentionProblem& problem, const AttentionGradients* gradients);
 
+// row_dots = rowsum(dO O): [b, query heads, num_queries].
+void attention_row_dots(const AttentionProblem& problem, const kernels::AttentionOperand& d_result, float* row_dots,
+                        Stream stream);
+
 // Each of the files attention_*_bf16.cu and attention_*_fp16.cu has one of these for its type, all for the sake of
 // compilers that run side by side.
 void attention_forward_bf16(const AttentionProblem& problem, Stream stream);

@@ -44,19 +44,20 @@ struct SharedTile {
 // Begins to copy the positions from `first` on; zeros beyond the last. Every thread of the block calls it.
 template <class T, int kThreadsOfBlock, int kRows, int kFeatures>
 __device__ void copy_tile(const SharedTile<kRows, kFeatures>& to, const Pair& pair, const AttentionOperand& operand,
-                          int first, int64_t positions) {
+                          int first, int positions) {
   constexpr int kAccesses = kFeatures / 8, kRowsAtOnce = kThreadsOfBlock / kAccesses;
   static_assert(kThreadsOfBlock % kAccesses == 0 && kRows % kRowsAtOnce == 0);
   const int access = threadIdx.x % kAccesses, first_row = threadIdx.x / kAccesses;
   const int head_size = static_cast<int>(pair.problem.head_size);
   if (access * 8 >= (head_size + kPiece - 1) / kPiece * kPiece) return;
-  const T* const data = static_cast<const T*>(operand.data);
-  const T* from = data + pair.offset(operand, first + first_row) + access * 8;
-  const int rows = access * 8 < head_size ? static_cast<int>(positions) - first : 0;
-  ESPALIER_DO_NOT_UNROLL  // that no register holds the distance of each row
-      for (int row = first_row; row < kRows; row += kRowsAtOnce, from += kRowsAtOnce * operand.position_stride) {
-    const bool present = row < rows;
-    copy_async_16(to.begin + to.offset(row, access), present ? from : data, present);
+  const T* from = static_cast<const T*>(operand.data) + pair.offset(operand, first + first_row) + access * 8;
+  const int64_t step = kRowsAtOnce * operand.position_stride;
+  const int rows = access * 8 < head_size ? positions - first : 0;
+  // By pointers, that no register holds the distance of each row.
+  ESPALIER_UNROLL_4
+  for (int row = first_row; row < first_row + kRows; row += kRowsAtOnce, from += step) {
+    const int swizzled = kRowsAtOnce % 8 == 0 ? first_row : row;  // as far as its last three bits say
+    copy_async_16(to.begin + row * to.kRowBytes + ((access ^ (swizzled & 7)) << 4), from, row < rows);
   }
 }
 
@@ -173,7 +174,7 @@ __device__ void put_rows(const SharedTile<kRows, kFeatures>& to, int first_row, 
 // Every thread of the block calls it.
 template <class T, int kThreadsOfBlock, int kRows, int kFeatures>
 __device__ void write_tile(const SharedTile<kRows, kFeatures>& from, const Pair& pair, const AttentionOperand& operand,
-                           int first, int64_t positions) {
+                           int first, int positions) {
   constexpr int kAccesses = kFeatures / 8;
   const int access = threadIdx.x % kAccesses;
   if (access * 8 >= pair.problem.head_size) return;

@@ -13,7 +13,8 @@
 #include "kernels/cuda/device.cuh"
 
 #define ESPALIER_UNROLL _Pragma("unroll")
-#define ESPALIER_DO_NOT_UNROLL _Pragma("unroll 1")
+#define ESPALIER_UNROLL_2 _Pragma("unroll 2")
+#define ESPALIER_UNROLL_4 _Pragma("unroll 4")
 
 namespace espalier::cuda {
 
