@@ -27,7 +27,7 @@ int parity_main(const std::vector<std::string>& arguments) {
                            Problems problems;
                            if (!config::read_parity_request({words.begin() + 1, words.end()}, request, problems))
                              return 0;
-                           if (request.layouts.size() == 1)
+                           if (request.layouts.size() == 1 && !request.on_gpus)
                              problems.add("--layouts ", request.layouts[0],
                                           " names one layout, which is compared with none: name two or more, as in ",
                                           "tp1pp1dp1,", request.layouts[0]);

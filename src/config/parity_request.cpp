@@ -21,7 +21,8 @@ void add_rows(OptionTable& table, RunConfig& config, ParityRequest& request, std
   table.group("parity");
   table
       .add("--layouts", layouts,
-           "comma-separated, as in tp1pp1dp1,tp2pp1dp2sp,pp2vp2,dp4zero1; the others are compared with the first")
+           "comma-separated, as in tp1pp1dp1,tp2pp1dp2sp,pp2vp2,dp4zero1; the others are compared with the first; "
+           "with --device cuda all, on GPUs, with the first on the CPU")
       .required()
       .not_in_recipe()
       .common();
@@ -55,6 +56,7 @@ bool read_parity_request(const std::vector<std::string>& arguments, ParityReques
   add_rows(table, config, request, layouts);
   if (!table.parse(arguments, problems)) return false;
   if (!table.find("--layouts")->given()) return true;  // which is a problem by now
+  request.on_gpus = config.parallel.device == Device::kCuda;
   for (const std::string& layout : split(layouts, ',')) request.layouts.push_back(strip(layout));
   if (const auto batch = common_batch(config, table, request))
     for (const std::string& word : {std::string("--global-batch-size"), std::to_string(*batch)})

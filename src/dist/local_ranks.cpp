@@ -54,6 +54,7 @@ void write_all(int descriptor, const std::string& text) {
     grid_options.backend.timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1000));
     if (shape.num_ranks() > 1)
       grid_options.store = c10::make_intrusive<c10d::FileStore>(store_file, static_cast<int>(shape.num_ranks()));
+    if (options.place) options.place(rank, grid_options);
     const Grid grid = make_grid(shape, rank, grid_options);
     report = "+" + function(grid);
     grid.world.barrier();  // nobody leaves while another still reads from it

@@ -23,6 +23,9 @@ struct LocalRanksOptions {
   // GridOptions::shared_stages; unset: the first and the last, as a tied embedding has it.
   std::optional<std::vector<std::vector<int64_t>>> shared_stages;
   bool shared_memory = true;  // else Gloo
+  // Called in each rank before its groups are made: what it computes on (GridOptions::device). A process that has used
+  // a GPU cannot be forked.
+  std::function<void(int64_t rank, GridOptions& options)> place;
 };
 
 // Runs `function` on every rank of `shape` at once. The results in the order of ranks. A rank that throws, dies or

@@ -29,7 +29,7 @@ uint64_t mix(uint64_t x) {
 uint64_t hash_of(const dist::OwnedPiece& piece, const spec::TensorShard& shard) {
   const spec::ParamSpec& spec = *piece.param->spec;
   const uint64_t key = hash64(spec.name);
-  const at::Tensor values = piece.value.to(at::kFloat).contiguous();
+  const at::Tensor values = piece.value.to(at::kFloat).cpu().contiguous();
   const auto* bits = static_cast<const uint32_t*>(values.const_data_ptr());
   uint64_t sum = 0;
   for (const spec::Extent& extent : spec::clip_to_local(spec::local_extents(spec, shard), piece.begin, piece.end))

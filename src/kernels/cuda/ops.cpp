@@ -393,9 +393,12 @@ class CudaOps : public kernels::DeviceOps {
   // Begins with the block whose logits were kept: the memory then serves the others.
   at::Tensor cross_entropy_backward(const CrossEntropyInput& input,
                                     const CrossEntropyBackward& backward) const override {
-    at::Tensor dx;
-    if (backward.input_grad) dx = at::zeros(input.x.sizes(), input.x.options().dtype(at::kFloat));
     const VocabularyBlocks vocabulary(input, logit_bytes_);
+    // One block's product is the whole gradient, rounded once; several are added in fp32.
+    const bool is_one = vocabulary.blocks().size() == 1;
+    at::Tensor dx;
+    if (backward.input_grad)
+      dx = at::zeros(input.x.sizes(), is_one ? input.x.options() : input.x.options().dtype(at::kFloat));
     const bool kept = backward.kept_logits.numel() > 0;
     const at::Tensor storage = kept ? backward.kept_logits : vocabulary.storage();
     for (auto block = vocabulary.blocks().rbegin(); block != vocabulary.blocks().rend(); ++block) {
@@ -403,7 +406,7 @@ class CudaOps : public kernels::DeviceOps {
       const at::Tensor logits = known ? vocabulary.logits_in(storage, *block) : vocabulary.compute(storage, *block);
       put_gradient(input, backward, logits, block->first);
       const at::Tensor weight_rows = vocabulary.weight_rows(*block);
-      if (dx.defined()) multiply(logits, weight_rows, dx, /*add=*/true);
+      if (dx.defined()) multiply(logits, weight_rows, dx, /*add=*/!is_one);
       if (backward.weight_grad.defined())
         add_transposed_product(logits, input.x, backward.weight_grad.narrow(0, block->first, block->count));
       if (backward.bias_grad.defined())
