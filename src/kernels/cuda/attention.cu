@@ -112,7 +112,7 @@ struct KeyRange {
   int64_t first, end;
 };
 __device__ KeyRange keys_of_tile(const Pair& pair, int64_t first_query) {
-  const Keys any = keys_of_queries<kTile>(pair, first_query).any;
+  const Keys any = keys_of_queries<kTile>(pair, static_cast<int>(first_query)).any;
   return {int64_t{any.first} / kTile * kTile, int64_t{any.last} + 1};
 }
 

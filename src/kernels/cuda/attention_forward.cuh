@@ -116,7 +116,6 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
   copy_tile<T, Tiles::kThreads>(queries, pair, problem.query, first_query, problem.num_queries);
   commit_copies();
   if (begin < end) begin_copies(0, begin);
-  const SeenByQueries<Tiles::kRowsOfWarp> seen(pair, own_query);
   RowSoftmax<kM, kN> softmax;
   RowLogits<kM, kN> logits;
   typename Tiles::Sums sums = {};
@@ -136,7 +135,9 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
       add_bias<true, kM, kN>(scores, pair, place);
     }
     if (first_key < of_warp.all.first || first_key + kN - 1 > of_warp.all.last)
-      seen.for_each_hidden(place, [&](int m, int n, int e) { scores[m][n][e] = -INFINITY; });
+      SeenByQueries<Tiles::kRowsOfWarp>(pair, own_query).for_each_hidden(place, [&](int m, int n, int e) {
+        scores[m][n][e] = -INFINITY;
+      });
     softmax.template add<Tiles::kOwn>(scores, exponent_factor<kBias>(problem), sums);
     if (problem.dropout)
       place.for_each([&](int m, int n, int e) { scores[m][n][e] = kept.has(m, n, e) ? scores[m][n][e] : 0; });
@@ -145,6 +146,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     add_products<T, kM, kN, Tiles::kOwn>(sums, probabilities, values_at(stage), Tiles::first_feature(), pieces);
   }
   softmax.finish();
+  const SeenByQueries<Tiles::kRowsOfWarp> seen(pair, own_query);
   float factors[kM][2];
   ESPALIER_UNROLL
   for (int m = 0; m < kM; ++m) {

@@ -34,7 +34,7 @@ template <int kRows, int kN>
 struct QueryTiles {
   int first_key, begin;  // begin: a query before which none sees any, as causality alone tells
   int member = 0, first_query = 0;
-  Keys any{0, -1};  // of the queries of the tile
+  KeysOfQueries seen{};  // by the tile
 
   __device__ QueryTiles(const Pair& pair, int first_key) : first_key(first_key) {
     const bool from_own = pair.problem.causal && pair.problem.last_key == nullptr;
@@ -55,8 +55,8 @@ struct QueryTiles {
         first_query = begin - kN;
         continue;
       }
-      any = keys_of_queries<kN>(pair, first_query).any;
-      if (any.first < first_key + kRows && any.last >= first_key) return;
+      seen = keys_of_queries<kN>(pair, first_query);
+      if (seen.any.first < first_key + kRows && seen.any.last >= first_key) return;
     }
   }
 };
@@ -103,21 +103,20 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
   if (!next.at_end(first_member)) begin_copies(0, next.member, next.first_query);
   for (int stage = 0; !next.at_end(first_member); stage ^= 1) {
     const int member = next.member, first_query = next.first_query;
-    const Keys any = next.any;
+    const KeysOfQueries seen = next.seen;
     next.advance(first_member);
     wait_for_copies<0>();
     __syncthreads();  // also: the other stage has been read
     if (!next.at_end(first_member)) begin_copies(stage ^ 1, next.member, next.first_query);
-    if (any.first >= own_key + Tiles::kRowsOfWarp || any.last < own_key) continue;
+    if (seen.any.first >= own_key + Tiles::kRowsOfWarp || seen.any.last < own_key) continue;
     const Pair pair = pair_of_member(member);
-    const Keys all = keys_of_queries<kN>(pair, first_query).all;
     const ScorePlace<false, kM, kN> place{first_query, own_key};
     KeptScores<false, kM, kN> kept;
     if (problem.dropout) kept = KeptScores<false, kM, kN>(pair, place);
     typename Tiles::ScoresOfWarp scores, d_scores;
     multiply<T, kM, kN>(scores, keys, Tiles::first_row(), queries_at(stage), pieces);
     multiply<T, kM, kN>(d_scores, values, Tiles::first_row(), d_results_at(stage), pieces);
-    const bool all_seen = all.first <= own_key && own_key + Tiles::kRowsOfWarp - 1 <= all.last;
+    const bool all_seen = seen.all.first <= own_key && own_key + Tiles::kRowsOfWarp - 1 <= seen.all.last;
     to_score_gradients<kBias, false, kM, kN>(scores, d_scores, pair, place, kept, stats_at(stage), all_seen);
     RoundedFragments<kM, kN> rounded;
     round<T, kM, kN>(rounded, scores);

@@ -109,7 +109,14 @@ struct KeysOfQueries {
 };
 // The same on every lane of a warp, which calls it as a whole.
 template <int kQueries>
-__device__ KeysOfQueries keys_of_queries(const Pair& pair, int64_t first_query) {
+__device__ KeysOfQueries keys_of_queries(const Pair& pair, int first_query) {
+  if (pair.problem.first_key == nullptr && pair.problem.last_key == nullptr) {
+    // Of two queries, the later one sees no key before those of the other, and ends no earlier.
+    const int end = first_query + kQueries, last = min(end, static_cast<int>(pair.problem.num_queries)) - 1;
+    if (last < first_query) return {{INT32_MAX, -1}, {0, -1}};
+    const Keys of_first = pair.keys_of(first_query), of_last = pair.keys_of(last);
+    return {{of_first.first, of_last.last}, {of_last.first, last == end - 1 ? of_first.last : -1}};
+  }
   Keys any{INT32_MAX, -1}, all{0, INT32_MAX};
   for (int query = threadIdx.x % kWarp; query < (kQueries + kWarp - 1) / kWarp * kWarp; query += kWarp) {
     const Keys keys = pair.keys_of(first_query + query % kQueries);

@@ -113,17 +113,20 @@ class KeptScores<true, kM, kN> {
         bits |=
             pair.kept_of_four(place.first_query + place.row(m, i % 2 * 2), place.first_key / 4 + i / 2 * 4 + of_four)
             << (4 * i);
+      bits_[m] = 0;
       ESPALIER_UNROLL
-      for (int odd = 0; odd < 2; ++odd)
-        bits_[m][odd] = __shfl_sync(kAllLanes, bits, lane / 4 * 4 + odd * 2 + of_four / 2) >> (of_four % 2 * 2);
+      for (int odd = 0; odd < 2; ++odd) {  // of even and of odd blocks of columns
+        const uint32_t others = __shfl_sync(kAllLanes, bits, lane / 4 * 4 + odd * 2 + of_four / 2);
+        bits_[m] |= (others >> (of_four % 2 * 2) & 0x33333333u) << (2 * odd);
+      }
     }
   }
   __device__ bool has(int m, int n, int e) const {
-    return (bits_[m][n % 2] >> (4 * (n / 2 * 2 + e / 2) + e % 2) & 1) != 0;
+    return (bits_[m] >> (4 * (n / 2 * 2 + e / 2) + n % 2 * 2 + e % 2) & 1) != 0;
   }
 
  private:
-  uint32_t bits_[kM][2] = {};  // of even and of odd blocks of columns
+  uint32_t bits_[kM] = {};
 };
 
 // Rows are keys. In 16 keys by 8 queries, the four lanes that have the same columns of four rows that follow each other
@@ -141,15 +144,18 @@ class KeptScores<false, kM, kN> {
       ESPALIER_UNROLL_2
       for (int n = 0; n < kN / 8; ++n)
         bits |= pair.kept_of_four(place.first_query + n * 8 + lane % 4 * 2 + e % 2, group) << (4 * n);
+      bits_[m] = 0;
       ESPALIER_UNROLL
-      for (int from = 0; from < 4; ++from)
-        bits_[m][from] = __shfl_sync(kAllLanes, bits, lane / 16 * 16 + from * 4 + lane % 4) >> (lane / 4 % 4);
+      for (int from = 0; from < 4; ++from) {
+        const uint32_t others = __shfl_sync(kAllLanes, bits, lane / 16 * 16 + from * 4 + lane % 4);
+        bits_[m] |= (others >> (lane / 4 % 4) & 0x11111111u) << from;
+      }
     }
   }
-  __device__ bool has(int m, int n, int e) const { return (bits_[m][e] >> (4 * n) & 1) != 0; }
+  __device__ bool has(int m, int n, int e) const { return (bits_[m] >> (4 * n + e) & 1) != 0; }
 
  private:
-  uint32_t bits_[kM][4] = {};
+  uint32_t bits_[kM] = {};
 };
 
 // Kernels that know only what most problems have leave more registers to it; kBias says that this is one of the others.
