@@ -35,6 +35,9 @@ string(SHA256 interface_hash "${interface_text}")
 string(SUBSTRING ${interface_hash} 0 12 interface_hash)
 set(ESPALIER_CUDA_INTERFACE "espalier ${PROJECT_VERSION} ${interface_hash}")
 
+# A100 and its kin, H100, B200, RTX 50. Fewer compile faster.
+set(ESPALIER_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "compute capabilities that the CUDA kernels are compiled for")
+
 find_program(ESPALIER_NVCC nvcc PATHS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
 
 # Why there is no plugin; empty where there is one. Structures of the toolkit and of NCCL cross into libtorch, so their
@@ -112,11 +115,16 @@ endfunction()
 # Called once the libraries are defined.
 function(espalier_cuda_plugin)
   find_program(ESPALIER_CCACHE ccache)
-  # --fmad=false: fused multiply-adds are asked for by name, as on the CPU. A100 and its kin, H100, B200, RTX 50; what
-  # is newer, or none of them, compiles compute_90 when it is first used.
+  # --fmad=false: fused multiply-adds are asked for by name, as on the CPU. A kernel that keeps registers in memory does
+  # not compile. What is newer than the architectures, or none of them, compiles compute_90 when it is first used.
   set(nvcc ${ESPALIER_CCACHE} ${ESPALIER_NVCC} -std=c++20 -O3 --fmad=false -Xcompiler=-fPIC,-fvisibility=hidden
-    -Werror=all-warnings -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=[sm_90,compute_90]
-    -gencode=arch=compute_100,code=sm_100 -gencode=arch=compute_120,code=sm_120 -I${CMAKE_SOURCE_DIR}/src)
+    -Werror=all-warnings -Xptxas=--warn-on-spills,--warning-as-error -I${CMAKE_SOURCE_DIR}/src)
+  foreach(architecture ${ESPALIER_CUDA_ARCHITECTURES})
+    list(APPEND nvcc -gencode=arch=compute_${architecture},code=sm_${architecture})
+  endforeach()
+  if(90 IN_LIST ESPALIER_CUDA_ARCHITECTURES)
+    list(APPEND nvcc -gencode=arch=compute_90,code=compute_90)
+  endif()
   file(GLOB kernels CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu)
   set(objects "")
   foreach(kernel ${kernels})
