@@ -117,7 +117,7 @@ __device__ KeyRange keys_of_tile(const Pair& pair, int64_t first_query) {
 }
 
 template <int kChannels>
-__global__ void __launch_bounds__(kThreads) forward_kernel(AttentionProblem problem) {
+__global__ void __launch_bounds__(kThreads, 1) forward_kernel(AttentionProblem problem) {
   const Pair pair = pair_of(problem, blockIdx.y);
   const int64_t first_query = int64_t{blockIdx.x} * kTile;
   const int features = static_cast<int>(problem.head_size), lane = threadIdx.x % kWarp;
@@ -193,7 +193,7 @@ __device__ ScoreGradient score_gradient(const Pair& pair, const Keys& seen, int6
 }
 
 template <int kChannels>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     query_gradient_kernel(AttentionProblem problem, AttentionGradients gradients, const float* row_dots) {
   const Pair pair = pair_of(problem, blockIdx.y);
   const int64_t first_query = int64_t{blockIdx.x} * kTile;
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // Rows of a warp are keys, lanes are queries, of one query head of the group after the other.
 template <int kChannels>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)
     key_gradient_kernel(AttentionProblem problem, AttentionGradients gradients, const float* row_dots) {
   Pair pair = pair_of(problem, int64_t{blockIdx.y} * problem.members);  // the first member of a group
   const int64_t first_key = int64_t{blockIdx.x} * kTile;
