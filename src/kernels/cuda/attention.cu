@@ -1,4 +1,6 @@
-// Attention tile by tile in shared memory (Dao et al. 2022), in fp32 on plain cores: scores are never in memory.
+// Attention tile by tile in shared memory (Dao et al. 2022), in fp32 on plain cores: scores are never in memory. Of
+// fp32, and what does not fit tensor cores; those have the rest (attention_tensor_cores.h), but for the gradient of a
+// bias.
 //
 // A block has a tile of kTile queries (forward, dQ) or of kTile keys (dK and dV) of one head and goes over the tiles of
 // the other side that it sees. Each warp has kRowsOfWarp rows of its own side; lane l has position l of the other tile
