@@ -11,9 +11,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace espalier::spec {
-struct OptimizerConstants;
 struct OptimizerKind;
 }  // namespace espalier::spec
 
@@ -29,7 +29,9 @@ struct CrossEntropyInput;
 struct DrawSite;
 struct DrawnLabels;
 struct DropoutSite;
-struct OptimizerTensors;
+struct Measure;
+struct Measured;
+struct OptimizerUpdate;
 struct QkNormBackward;
 struct QkNormForward;
 struct RmsNormBackward;
@@ -117,11 +119,8 @@ class DeviceOps {
   virtual DrawnLabels draw_labels(const at::Tensor& logits, int64_t first_row, const DrawSite& site) const = 0;
 
   // kernels/optimizer_update.h
-  virtual void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& tensors,
-                                const spec::OptimizerConstants& constants) const = 0;
-  virtual double sum_of_squares(const at::Tensor& values) const = 0;
-  virtual int64_t count_zeros(const at::Tensor& values) const = 0;
-  virtual bool all_finite(const at::Tensor& values) const = 0;
+  virtual void optimizer_update(const spec::OptimizerKind& kind, const std::vector<OptimizerUpdate>& updates) const = 0;
+  virtual std::vector<Measured> measure(const std::vector<Measure>& of) const = 0;
 };
 
 // What computes for a tensor: nullptr for the CPU kernels. CHECKs that another device has its implementation.

@@ -28,7 +28,6 @@ void check_fp32(const at::Tensor& values) {
 // The results of `measure` over blocks of the tensor, in order.
 template <class Result>
 Result total(const at::Tensor& values, Result (*measure)(const float*, int64_t)) {
-  check_fp32(values);
   const int64_t count = values.numel(), num_blocks = (count + kBlock - 1) / kBlock;
   const float* data = values.const_data_ptr<float>();
   std::vector<Result> parts(static_cast<size_t>(num_blocks));
@@ -65,6 +64,40 @@ void update_runs(const StoredElements& args, const at::Tensor& runs, int64_t fir
   }
 }
 
+void check_tensors(const spec::OptimizerKind& kind, const OptimizerTensors& tensors) {
+  const at::Tensor &master = tensors.master, &value = tensors.value;
+  const std::vector<at::Tensor>& states = tensors.states;
+  ESPALIER_CHECK(states.size() == kind.states.size(), states.size(), " states for ", kind.name());
+  const auto check = [&](const at::Tensor& tensor) {
+    check_fp32(tensor);
+    ESPALIER_CHECK(tensor.numel() == master.numel(), tensor.numel(), " elements for ", master.numel());
+  };
+  for (const at::Tensor* tensor : {&master, &tensors.grad}) check(*tensor);
+  for (const at::Tensor& state : states) check_state(state, master.numel());
+  ESPALIER_CHECK(!has_stored_states(tensors) || tensors.rounding != nullptr, "no rule to round by");
+  ESPALIER_CHECK(value.is_contiguous() && value.numel() == master.numel(), value.numel(), " values for ",
+                 master.numel());
+}
+
+void update_on_cpu(const spec::OptimizerKind& kind, const OptimizerUpdate& update) {
+  const OptimizerTensors& tensors = update.tensors;
+  const int64_t count = tensors.master.numel();
+  const OptimizerKernels& kernels = row_kernels(tensors.value.scalar_type()).update;
+  if (has_stored_states(tensors)) {
+    StoredElements args = stored_elements(kind, tensors, update.constants);
+    args.keys = round_keys(tensors.rounding->key);
+    constexpr int64_t kBlock = spec::kMomentBlock;
+    at::parallel_for(0, (count + kBlock - 1) / kBlock, kGrain / kBlock, [&](int64_t first, int64_t last) {
+      update_runs(args, tensors.rounding->runs, first * kBlock, std::min(last * kBlock, count),
+                  kernels.of_stored[static_cast<int>(kind.type)]);
+    });
+    return;
+  }
+  const OptimizerElements args = optimizer_elements(tensors, update.constants);
+  const auto kernel = kernels.of[static_cast<int>(kind.type)];
+  at::parallel_for(0, count, kGrain, [&](int64_t first, int64_t last) { kernel(args, first, last); });
+}
+
 }  // namespace
 
 at::Tensor runs_tensor(const std::vector<spec::Extent>& extents, at::Device device) {
@@ -75,55 +108,26 @@ at::Tensor runs_tensor(const std::vector<spec::Extent>& extents, at::Device devi
   return runs.to(device);
 }
 
-void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& tensors,
-                      const spec::OptimizerConstants& constants) {
+void optimizer_update(const spec::OptimizerKind& kind, const std::vector<OptimizerUpdate>& updates) {
   const WorkSpan span(Work::kOptimizer, "update");
-  const at::Tensor &master = tensors.master, &grad = tensors.grad, &value = tensors.value;
-  const std::vector<at::Tensor>& states = tensors.states;
-  ESPALIER_CHECK(states.size() == kind.states.size(), states.size(), " states for ", kind.name());
-  const auto check = [&](const at::Tensor& tensor) {
-    check_fp32(tensor);
-    ESPALIER_CHECK(tensor.numel() == master.numel(), tensor.numel(), " elements for ", master.numel());
-  };
-  for (const at::Tensor* tensor : {&master, &grad}) check(*tensor);
-  for (const at::Tensor& state : states) check_state(state, master.numel());
-  const bool is_stored = has_stored_states(tensors);
-  ESPALIER_CHECK(!is_stored || tensors.rounding != nullptr, "no rule to round by");
-  ESPALIER_CHECK(value.is_contiguous() && value.numel() == master.numel(), value.numel(), " values for ",
-                 master.numel());
-  if (const DeviceOps* device = device_ops(master)) return device->optimizer_update(kind, tensors, constants);
-  const OptimizerKernels& kernels = row_kernels(value.scalar_type()).update;
-  if (is_stored) {
-    StoredElements args = stored_elements(kind, tensors, constants);
-    args.keys = round_keys(tensors.rounding->key);
-    constexpr int64_t kBlock = spec::kMomentBlock;
-    at::parallel_for(0, (master.numel() + kBlock - 1) / kBlock, kGrain / kBlock, [&](int64_t first, int64_t last) {
-      update_runs(args, tensors.rounding->runs, first * kBlock, std::min(last * kBlock, master.numel()),
-                  kernels.of_stored[static_cast<int>(kind.type)]);
-    });
-    return;
-  }
-  const OptimizerElements args = optimizer_elements(tensors, constants);
-  const auto kernel = kernels.of[static_cast<int>(kind.type)];
-  at::parallel_for(0, master.numel(), kGrain, [&](int64_t first, int64_t last) { kernel(args, first, last); });
+  for (const OptimizerUpdate& update : updates) check_tensors(kind, update.tensors);
+  if (updates.empty()) return;
+  if (const DeviceOps* device = device_ops(updates[0].tensors.master)) return device->optimizer_update(kind, updates);
+  for (const OptimizerUpdate& update : updates) update_on_cpu(kind, update);
 }
 
-double sum_of_squares(const at::Tensor& values) {
-  const WorkSpan span(Work::kOptimizer, "norm");
-  if (const DeviceOps* device = device_ops(values)) return device->sum_of_squares(values);
-  return total(values, row_kernels().sum_of_squares);
-}
-
-int64_t count_zeros(const at::Tensor& values) {
-  const WorkSpan span(Work::kOptimizer, "zeros");
-  if (const DeviceOps* device = device_ops(values)) return device->count_zeros(values);
-  return total(values, row_kernels().count_zeros);
-}
-
-bool all_finite(const at::Tensor& values) {
-  const WorkSpan span(Work::kOptimizer, "finite values");
-  if (const DeviceOps* device = device_ops(values)) return device->all_finite(values);
-  return total(values, row_kernels().count_not_finite) == 0;
+std::vector<Measured> measure(const std::vector<Measure>& of) {
+  const WorkSpan span(Work::kOptimizer, "measures");
+  for (const Measure& one : of) check_fp32(one.values);
+  if (of.empty()) return {};
+  if (const DeviceOps* device = device_ops(of[0].values)) return device->measure(of);
+  const RowKernels& kernels = row_kernels();
+  std::vector<Measured> result;
+  for (const Measure& one : of)
+    result.push_back({.sum_of_squares = one.squares ? total(one.values, kernels.sum_of_squares) : 0,
+                      .num_zeros = one.zeros ? total(one.values, kernels.count_zeros) : 0,
+                      .num_not_finite = one.not_finite ? total(one.values, kernels.count_not_finite) : 0});
+  return result;
 }
 
 }  // namespace espalier::kernels

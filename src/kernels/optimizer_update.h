@@ -1,5 +1,6 @@
 // One step of an optimizer (spec/optimizers/) in one pass over memory: scales the gradient, updates the fp32 master and
-// the state, writes the rounded weight. And what a step measures of gradients.
+// the state, writes the rounded weight. And what a step measures of gradients. Both take lists of tensors: a device
+// does a list at once, and is waited for once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,14 +35,24 @@ struct OptimizerTensors {
   const StateRounding* rounding = nullptr;  // where a state is not fp32
 };
 
-void optimizer_update(const spec::OptimizerKind& kind, const OptimizerTensors& tensors,
-                      const spec::OptimizerConstants& constants);
+struct OptimizerUpdate {
+  OptimizerTensors tensors;
+  spec::OptimizerConstants constants;
+};
+// All tensors on one device; none is written by one update and used by another.
+void optimizer_update(const spec::OptimizerKind& kind, const std::vector<OptimizerUpdate>& updates);
 
-// Sum of squares of a fp32 tensor, accumulated in double, the same bits for a given number of threads.
-double sum_of_squares(const at::Tensor& values);
-// Number of elements that are exactly zero.
-int64_t count_zeros(const at::Tensor& values);
-// True if every element is finite.
-bool all_finite(const at::Tensor& values);
+// What is wanted of a fp32 tensor, contiguous. What is not wanted stays 0.
+struct Measure {
+  at::Tensor values;
+  bool squares = false, zeros = false, not_finite = false;
+};
+struct Measured {
+  double sum_of_squares = 0;  // accumulated in double, the same bits for any number of threads
+  int64_t num_zeros = 0;      // exactly zero
+  int64_t num_not_finite = 0;
+};
+// Of each tensor; all on one device.
+std::vector<Measured> measure(const std::vector<Measure>& of);
 
 }  // namespace espalier::kernels

@@ -36,10 +36,14 @@ struct State {
         .adam_beta1 = step.beta1, .adam_beta2 = step.beta2, .adam_eps = step.epsilon};
     const spec::OptimizerStep numbers{
         .lr = step.lr, .weight_decay = step.weight_decay, .number = step.step, .grad_scale = step.grad_scale};
-    optimizer_update(adam, {master, {exp_avg, exp_avg_sq}, grad, value}, adam.constants(settings, numbers));
+    optimizer_update(adam, {{{master, {exp_avg, exp_avg_sq}, grad, value}, adam.constants(settings, numbers)}});
   }
   at::Tensor master, exp_avg, exp_avg_sq, grad, value;
 };
+
+Measured measured(const at::Tensor& values) {
+  return measure({{.values = values, .squares = true, .zeros = true, .not_finite = true}})[0];
+}
 
 class AdamTest : public testing::TestWithParam<at::ScalarType> {};
 class AdamRoundingTest : public testing::TestWithParam<at::ScalarType> {};
@@ -121,7 +125,7 @@ TEST(Adam, NumberOfThreadsChangesNoBit) {
     at::set_num_threads(threads);
     states.emplace_back(100003, at::kBFloat16);
     states.back().step({.lr = 0.1, .weight_decay = 0.01, .step = 3});
-    norms.push_back(sum_of_squares(states.back().master));
+    norms.push_back(measured(states.back().master).sum_of_squares);
   }
   at::set_num_threads(threads_before);
   for (const State& state : states)
@@ -141,17 +145,35 @@ TEST(GradientMeasures, SumOfSquaresIsThatOfDouble) {
     const at::Tensor values = random({count}, at::kFloat, 1, 1e20);  // squares overflow fp32
     double want = 0;
     for (int64_t i = 0; i < count; ++i) want += std::pow(values.const_data_ptr<float>()[i], 2.0);
-    EXPECT_NEAR(sum_of_squares(values), want, want * static_cast<double>(count) * 0x1p-53) << count;
+    EXPECT_NEAR(measured(values).sum_of_squares, want, want * static_cast<double>(count) * 0x1p-53) << count;
   }
 }
 
 TEST(GradientMeasures, ZerosOfBothSignsAreCountedAndDenormalsAreNot) {
   at::Tensor values = random({1023}, at::kFloat, 1);
-  EXPECT_EQ(count_zeros(values), 0);
+  EXPECT_EQ(measured(values).num_zeros, 0);
   values[0] = 0.0f, values[17] = -0.0f, values[1022] = 0.0f;
   values[5] = std::numeric_limits<float>::denorm_min(), values[6] = NAN;
-  EXPECT_EQ(count_zeros(values), 3);
-  EXPECT_EQ(count_zeros(at::zeros({70001})), 70001);
+  EXPECT_EQ(measured(values).num_zeros, 3);
+  EXPECT_EQ(measured(at::zeros({70001})).num_zeros, 70001);
+}
+
+TEST(GradientMeasures, OfAListHaveWhatIsWantedOfEachTensor) {
+  const at::Tensor a = at::tensor({0.0f, 3.0f, -4.0f}), b = at::tensor({0.0f, INFINITY});
+  const std::vector<Measured> of = measure({{.values = a, .squares = true},
+                                            {.values = b, .zeros = true, .not_finite = true},
+                                            {.values = at::empty({0}), .squares = true, .zeros = true},
+                                            {.values = a}});
+  ASSERT_EQ(of.size(), 4u);
+  EXPECT_EQ(of[0].sum_of_squares, 25);
+  EXPECT_EQ(of[0].num_zeros, 0) << "not asked for";
+  EXPECT_EQ(of[1].sum_of_squares, 0) << "not asked for";
+  EXPECT_EQ(of[1].num_zeros, 1);
+  EXPECT_EQ(of[1].num_not_finite, 1);
+  for (const size_t nothing : {2, 3}) {
+    EXPECT_EQ(of[nothing].sum_of_squares, 0);
+    EXPECT_EQ(of[nothing].num_zeros, 0);
+  }
 }
 
 TEST(GradientMeasures, OneBadElementAnywhereIsFound) {
@@ -159,9 +181,9 @@ TEST(GradientMeasures, OneBadElementAnywhereIsFound) {
     for (const int64_t place : {0, 15, 16, 70000}) {
       at::Tensor values = random({70001}, at::kFloat, 1);
       values[3] = std::numeric_limits<float>::max();
-      EXPECT_TRUE(all_finite(values));
+      EXPECT_EQ(measured(values).num_not_finite, 0);
       values[place] = bad;
-      EXPECT_FALSE(all_finite(values)) << bad << " at " << place;
+      EXPECT_EQ(measured(values).num_not_finite, 1) << bad << " at " << place;
     }
   }
 }

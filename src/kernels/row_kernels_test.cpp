@@ -54,7 +54,7 @@ std::vector<at::Tensor> updated_by_all(const tensor::Param& param) {
                              .grad = param.grad.clone(),
                              .value = at::zeros_like(param.value)};
     for (size_t state = 0; state < kind.states.size(); ++state) tensors.states.push_back(param.grad.pow(2));
-    optimizer_update(kind, tensors, kind.constants({}, {.lr = 0.1, .weight_decay = 0.1, .number = 2}));
+    optimizer_update(kind, {{tensors, kind.constants({}, {.lr = 0.1, .weight_decay = 0.1, .number = 2})}});
     for (const at::Tensor& tensor : {tensors.master, tensors.grad, tensors.value}) results.push_back(tensor);
     for (const at::Tensor& state : tensors.states) results.push_back(state);
   }
@@ -80,7 +80,8 @@ std::vector<at::Tensor> run_all(CpuIsa isa, at::ScalarType type, int64_t hidden)
   for (TestParam* param : {&table, &weight, &bias, &gelu_bias, &add_bias}) {
     results.push_back(param->param.grad);
     for (const at::Tensor& tensor : updated_by_all(param->param)) results.push_back(tensor);
-    results.push_back(at::full({1}, sum_of_squares(param->param.grad), at::kDouble));
+    results.push_back(
+        at::full({1}, measure({{.values = param->param.grad, .squares = true}})[0].sum_of_squares, at::kDouble));
   }
   return results;
 }
@@ -196,7 +197,7 @@ TEST(RowKernels, RoundingToTheShortTypesIsThatOfATen) {
     for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
       const at::Tensor value = at::zeros({master.numel()}, type);
       const spec::OptimizerKind& adam = spec::optimizer_kind(spec::OptimizerType::kAdam);
-      optimizer_update(adam, {master, {zeros.clone(), zeros.clone()}, zeros, value}, adam.constants({}, {.lr = 0}));
+      optimizer_update(adam, {{{master, {zeros.clone(), zeros.clone()}, zeros, value}, adam.constants({}, {.lr = 0})}});
       expect_same_bits(at::nan_to_num(value, 77), at::nan_to_num(master.to(type), 77), cpu_isa_name(isa));
     }
   }

@@ -67,11 +67,12 @@ class Squares {
   static double value(bool exact, const double* numbers) {
     return exact ? kernels::ExactSquares::value(numbers) : *numbers;
   }
-  void add(const at::Tensor& values) {
+  // `measured`: of the same values, where sums are not exact.
+  void add(const at::Tensor& values, const kernels::Measured& measured) {
     if (exact_)
       sum_.add(values);
     else
-      rounded_ += kernels::sum_of_squares(values);
+      rounded_ += measured.sum_of_squares;
   }
   std::vector<double> numbers() const { return exact_ ? sum_.numbers() : std::vector<double>{rounded_}; }
 
@@ -168,12 +169,14 @@ at::Tensor Optimizer::value_to_save(size_t piece) const {
 void Optimizer::write_values() {
   if (master_is_value_) return;
   const spec::OptimizerConstants still = kind_.constants(config_.settings, {.number = 0, .grad_scale = 0});
+  std::vector<kernels::OptimizerUpdate> updates;
   for (State& state : states_) {
     if (kind_.averages)
-      kernels::optimizer_update(kind_, {state.master, state.states, state.master, state.piece.value}, still);
+      updates.push_back({{state.master, state.states, state.master, state.piece.value}, still});
     else
       state.piece.value.copy_(state.master);
   }
+  kernels::optimizer_update(kind_, updates);
 }
 
 // In double, in the order of ranks: the same bits everywhere.
@@ -184,15 +187,20 @@ std::vector<double> Optimizer::sum_over_model(std::vector<double> values) const 
 
 Optimizer::Measures Optimizer::measure() const {
   Measures own;
-  Squares squares(config_.exact_norms);
-  for (const State& state : states_) {
-    const at::Tensor& grad = state.piece.grad;
-    if (loss_scale_ && !kernels::all_finite(grad)) ++own.num_not_finite;
-    if (!state.counts) continue;
-    if (measures_norm()) squares.add(grad);
-    if (config_.count_zeros) own.num_zeros += static_cast<double>(kernels::count_zeros(grad));
-  }
   if (!loss_scale_ && !measures_norm() && !config_.count_zeros) return own;
+  std::vector<kernels::Measure> wanted;
+  for (const State& state : states_)
+    wanted.push_back({.values = state.piece.grad,
+                      .squares = state.counts && measures_norm() && !config_.exact_norms,
+                      .zeros = state.counts && config_.count_zeros,
+                      .not_finite = loss_scale_.has_value()});
+  const std::vector<kernels::Measured> measured = kernels::measure(wanted);
+  Squares squares(config_.exact_norms);
+  for (size_t at = 0; at < states_.size(); ++at) {
+    if (measured[at].num_not_finite > 0) ++own.num_not_finite;
+    if (states_[at].counts && measures_norm()) squares.add(states_[at].piece.grad, measured[at]);
+    own.num_zeros += static_cast<double>(measured[at].num_zeros);
+  }
   std::vector<double> all = squares.numbers();
   all.insert(all.end(), {own.num_not_finite, own.num_zeros});
   all = sum_over_model(all);
@@ -245,6 +253,7 @@ std::optional<double> Optimizer::update(double lr, double grad_scale) {
 
 void Optimizer::pass_over(spec::OptimizerStep step) {
   const double lr = step.lr;
+  std::map<const spec::OptimizerKind*, std::vector<kernels::OptimizerUpdate>> updates;
   for (State& state : states_) {
     const dist::OwnedPiece& piece = state.piece;
     step.weight_decay = piece.param->spec->weight_decay ? config_.settings.weight_decay : 0;
@@ -252,9 +261,10 @@ void Optimizer::pass_over(spec::OptimizerStep step) {
     spec::OptimizerSettings settings = config_.settings;
     settings.adam_eps *= state.by_width.epsilon;
     state.rounding.step = num_steps_;
-    kernels::optimizer_update(*state.kind, {state.master, state.states, piece.grad, piece.value, &state.rounding},
-                              state.kind->constants(settings, step));
+    updates[state.kind].push_back({{state.master, state.states, piece.grad, piece.value, &state.rounding},
+                                   state.kind->constants(settings, step)});
   }
+  for (const auto& [kind, of_kind] : updates) kernels::optimizer_update(*kind, of_kind);
 }
 
 bool Optimizer::wants_curvature() const {
@@ -262,8 +272,11 @@ bool Optimizer::wants_curvature() const {
 }
 
 bool Optimizer::update_curvature(double num_drawn, double grad_factor) {
+  std::vector<kernels::Measure> wanted;
+  for (const State& state : states_) wanted.push_back({.values = state.piece.grad, .not_finite = true});
   double num_not_finite = 0;
-  for (const State& state : states_) num_not_finite += kernels::all_finite(state.piece.grad) ? 0 : 1;
+  for (const kernels::Measured& measured : kernels::measure(wanted))
+    num_not_finite += measured.num_not_finite > 0 ? 1 : 0;
   if (num_drawn == 0 || sum_over_model({num_not_finite})[0] > 0) return false;
   pass_over({.number = num_steps_, .grad_scale = grad_factor / loss_scale(), .num_drawn = num_drawn});
   return true;
@@ -296,8 +309,9 @@ void Optimizer::move_emas() {
   const spec::OptimizerKind& plain = spec::optimizer_kind(spec::OptimizerType::kPlainSgd);
   const spec::OptimizerConstants towards_master =
       plain.constants(config_.settings, {.lr = 1 - config_.settings.ema, .weight_decay = 1, .grad_scale = -1});
-  for (State& state : states_)
-    kernels::optimizer_update(plain, {state.ema, {}, state.master, state.ema}, towards_master);
+  std::vector<kernels::OptimizerUpdate> updates;
+  for (State& state : states_) updates.push_back({{state.ema, {}, state.master, state.ema}, towards_master});
+  kernels::optimizer_update(plain, updates);
 }
 
 double Optimizer::next_share(double lr) {
@@ -314,18 +328,23 @@ std::vector<double> Optimizer::norm_ratios() const {
   const bool exact = config_.exact_norms;
   const size_t width = Squares::num_numbers(exact);
   std::vector<double> squares(2 * width * count);
-  const auto add = [&](const at::Tensor& values, size_t at) {
-    Squares own(exact);
-    own.add(values);
-    for (const double number : own.numbers()) squares[at++] += number;
-  };
+  std::vector<size_t> places;  // of the numbers of each measured tensor
+  std::vector<kernels::Measure> wanted;
   for (const State& state : states_) {
     const spec::ParamSpec& spec = *state.piece.param->spec;
     const bool replicated = spec.tensor_placement.kind == spec::Placement::Kind::kReplicated;
     if (!spec.weight_decay || spec.is_copy || (replicated && grid_.position.tensor > 0)) continue;
     const size_t at = 2 * width * static_cast<size_t>(params_.index_of(*state.piece.param));
-    add(state.master, at);
-    add(state.piece.grad, at + width);
+    places.insert(places.end(), {at, at + width});
+    for (const at::Tensor& values : {state.master, state.piece.grad})
+      wanted.push_back({.values = values, .squares = !exact});
+  }
+  const std::vector<kernels::Measured> measured = kernels::measure(wanted);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Squares own(exact);
+    own.add(wanted[i].values, measured[i]);
+    size_t at = places[i];
+    for (const double number : own.numbers()) squares[at++] += number;
   }
   if (reducer_ != nullptr && reducer_->is_sharded()) squares = grid_.gradient.sum(squares);
   squares = grid_.tensor.sum(squares);
@@ -339,16 +358,22 @@ std::vector<double> Optimizer::norm_ratios() const {
   return ratios;
 }
 
-// By the direction in its gradient: plain gradient descent.
-void Optimizer::move(State& state, double lr, double weight_decay) {
-  const spec::OptimizerKind& plain = spec::optimizer_kind(spec::OptimizerType::kPlainSgd);
-  kernels::optimizer_update(plain, {state.master, {}, state.piece.grad, state.piece.value},
-                            plain.constants(config_.settings, {.lr = lr, .weight_decay = weight_decay}));
-}
-
 void Optimizer::move_by_norms(double lr) {
   const std::vector<double> ratios = norm_ratios();
-  for (State& state : states_) move(state, lr * ratios[static_cast<size_t>(params_.index_of(*state.piece.param))], 0);
+  move([&](const State& state) -> std::optional<Move> {
+    return Move{.lr = lr * ratios[static_cast<size_t>(params_.index_of(*state.piece.param))], .weight_decay = 0};
+  });
+}
+
+// By the direction in its gradient: plain gradient descent.
+void Optimizer::move(const std::function<std::optional<Move>(const State&)>& how) {
+  const spec::OptimizerKind& plain = spec::optimizer_kind(spec::OptimizerType::kPlainSgd);
+  std::vector<kernels::OptimizerUpdate> updates;
+  for (State& state : states_)
+    if (const std::optional<Move> by = how(state))
+      updates.push_back({{state.master, {}, state.piece.grad, state.piece.value},
+                         plain.constants(config_.settings, {.lr = by->lr, .weight_decay = by->weight_decay})});
+  kernels::optimizer_update(plain, updates);
 }
 
 void Optimizer::make_directions() {
@@ -362,15 +387,19 @@ void Optimizer::make_directions() {
 void Optimizer::move_by_matrices(double lr) {
   const WorkSpan span(Work::kOptimizer, "directions of matrices");
   directions_->orthogonalize();
-  for (State& state : states_)
-    if (state.kind == &kind_)
-      move(state, lr, state.piece.param->spec->weight_decay ? config_.settings.weight_decay : 0);
+  move([&](const State& state) -> std::optional<Move> {
+    if (state.kind != &kind_) return {};
+    return Move{.lr = lr, .weight_decay = state.piece.param->spec->weight_decay ? config_.settings.weight_decay : 0};
+  });
 }
 
 double Optimizer::params_norm() const {
-  Squares squares(config_.exact_norms);
+  std::vector<kernels::Measure> wanted;
   for (const State& state : states_)
-    if (state.counts) squares.add(state.master);
+    if (state.counts) wanted.push_back({.values = state.master, .squares = !config_.exact_norms});
+  const std::vector<kernels::Measured> measured = kernels::measure(wanted);
+  Squares squares(config_.exact_norms);
+  for (size_t i = 0; i < wanted.size(); ++i) squares.add(wanted[i].values, measured[i]);
   return std::sqrt(Squares::value(config_.exact_norms, sum_over_model(squares.numbers()).data()));
 }
 

@@ -153,7 +153,11 @@ class Optimizer {
   void make_directions();
   void move_by_norms(double lr);
   void move_by_matrices(double lr);
-  void move(State& state, double lr, double weight_decay);
+  // How a master moves by the direction in its gradient; none: it stays.
+  struct Move {
+    double lr, weight_decay;
+  };
+  void move(const std::function<std::optional<Move>(const State&)>& how);
 
   tensor::ParamSet& params_;
   OptimizerConfig config_;

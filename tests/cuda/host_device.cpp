@@ -20,6 +20,7 @@ namespace espalier::cuda {
 
 Stream current_stream() { return nullptr; }
 at::Device current_device() { return at::kCPU; }
+at::Tensor pinned_bytes(int64_t count) { return at::empty({count}, at::kByte); }
 
 namespace {
 void put(const at::Tensor& product, const at::Tensor& to, bool add) {

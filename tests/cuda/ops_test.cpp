@@ -142,21 +142,46 @@ TEST(DeviceOps, CrossEntropyWithABiasAZLossAndACapAgrees) {
             16);
 }
 
+// fp32 or bf16 values of which the first is `offset` elements from where an allocation begins.
+at::Tensor placed(const at::Tensor& values, int64_t offset, at::Device device) {
+  const at::Tensor memory = at::zeros({values.numel() + offset}, values.options().device(device));
+  return memory.narrow(0, offset, values.numel()).copy_(values);
+}
+
+// One tensor, or many of which some are empty, end within a block, or begin where accesses of 16 bytes may not.
 TEST(DeviceOps, UpdatesOfOptimizersAreTheCpusToTheBit) {
-  for (const auto type : kTypes) {
+  struct Sizes {
+    int64_t count, offset;
+  };
+  const std::vector<Sizes> list = {{1000, 0}, {7, 0}, {0, 0}, {1, 0}, {8193, 0}, {33, 1}, {64, 4}, {9000, 3}, {0, 0}};
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const spec::OptimizerKind& kind : spec::optimizer_kinds()) {
       const auto run = [&](at::Device device) -> Tensors {
-        kernels::OptimizerTensors tensors{.master = random({1000}, at::kFloat, 1).to(device),
-                                          .states = {},
-                                          .grad = random({1000}, at::kFloat, 2).to(device),
-                                          .value = {}};
-        tensors.value = type == at::kFloat ? tensors.master : at::zeros({1000}, tensors.master.options().dtype(type));
-        for (size_t state = 0; state < kind.states.size(); ++state)
-          tensors.states.push_back(random({1000}, at::kFloat, 3 + static_cast<int>(state)).abs().to(device));
-        kernels::optimizer_update(
-            kind, tensors, kind.constants({}, {.lr = 1e-3, .weight_decay = 0.1, .number = 3, .grad_scale = 0.5}));
-        Tensors results = {tensors.master.cpu(), tensors.grad.cpu(), tensors.value.cpu()};
-        for (const at::Tensor& state : tensors.states) results.push_back(state.cpu());
+        std::vector<kernels::OptimizerUpdate> updates;
+        for (size_t i = 0; i < list.size(); ++i) {
+          const auto [count, offset] = list[i];
+          const int seed = 10 * static_cast<int>(i);
+          kernels::OptimizerTensors tensors{.master = placed(random({count}, at::kFloat, seed + 1), offset, device),
+                                            .states = {},
+                                            .grad = placed(random({count}, at::kFloat, seed + 2), offset, device),
+                                            .value = {}};
+          tensors.value =
+              type == at::kFloat && !kind.averages ? tensors.master : placed(at::zeros({count}, type), offset, device);
+          for (size_t state = 0; state < kind.states.size(); ++state)
+            tensors.states.push_back(
+                placed(random({count}, at::kFloat, seed + 3 + static_cast<int>(state)).abs(), offset, device));
+          updates.push_back({tensors, kind.constants({}, {.lr = 1e-3 * static_cast<double>(i + 1),
+                                                          .weight_decay = 0.1,
+                                                          .number = 3,
+                                                          .grad_scale = 0.5})});
+        }
+        kernels::optimizer_update(kind, updates);
+        Tensors results;
+        for (const kernels::OptimizerUpdate& update : updates) {
+          for (const at::Tensor* tensor : {&update.tensors.master, &update.tensors.grad, &update.tensors.value})
+            results.push_back(tensor->cpu());
+          for (const at::Tensor& state : update.tensors.states) results.push_back(state.cpu());
+        }
         return results;
       };
       const Tensors expected = run(at::kCPU);
@@ -191,8 +216,14 @@ TEST(DeviceOps, UpdatesThatStoreMomentsInFewerBitsAreTheCpusToTheBit) {
               at::zeros({stored == at::kByte ? 960 / 32 * 33 : 960}, tensors.master.options().dtype(stored)));
         for (int step = 0; step < 3; ++step) {
           tensors.grad = random({960}, at::kFloat, 2 + step).to(device);
-          kernels::optimizer_update(kind, tensors,
-                                    kind.constants({}, {.lr = 1e-3, .weight_decay = 0.1, .number = 3 + step}));
+          // Of two tensors: the same twice.
+          kernels::OptimizerTensors copy = tensors;
+          copy.master = tensors.master.clone(), copy.grad = tensors.grad.clone(), copy.value = tensors.value.clone();
+          for (at::Tensor& state : copy.states) state = state.clone();
+          const spec::OptimizerConstants constants =
+              kind.constants({}, {.lr = 1e-3, .weight_decay = 0.1, .number = 3 + step});
+          kernels::optimizer_update(kind, {{copy, constants}, {tensors, constants}});
+          EXPECT_TRUE(at::equal(copy.master, tensors.master)) << kind.name();
         }
         Tensors results = {tensors.master.cpu(), tensors.grad.cpu(), tensors.value.cpu()};
         for (const at::Tensor& state : tensors.states) results.push_back(state.cpu());
@@ -207,14 +238,35 @@ TEST(DeviceOps, UpdatesThatStoreMomentsInFewerBitsAreTheCpusToTheBit) {
 }
 
 TEST(DeviceOps, MeasuresOfGradientsAreRight) {
-  at::Tensor values = at::arange(100000, at::kFloat) % 7;
+  struct Sizes {
+    int64_t count, offset;
+  };
+  std::vector<kernels::Measure> of;
+  std::vector<kernels::Measured> expected;
   const UseDevice use;
-  const at::Tensor moved = values.to(device_under_test());
-  EXPECT_EQ(kernels::sum_of_squares(moved), (values.to(at::kDouble) * values.to(at::kDouble)).sum().item<double>());
-  EXPECT_EQ(kernels::count_zeros(moved), (100000 + 6) / 7);
-  EXPECT_TRUE(kernels::all_finite(moved));
-  moved[77777] = INFINITY;
-  EXPECT_FALSE(kernels::all_finite(moved));
+  for (const auto [count, offset] : std::vector<Sizes>{{100000, 0}, {1, 0}, {0, 0}, {8192, 0}, {33, 3}, {20001, 1}}) {
+    const at::Tensor values = at::arange(count, at::kFloat) % 7;  // the squares of which are exact
+    of.push_back({placed(values, offset, device_under_test()), true, true, true});
+    expected.push_back({(values.to(at::kDouble) * values.to(at::kDouble)).sum().item<double>(), (count + 6) / 7, 0});
+  }
+  const auto expect = [&] {
+    const std::vector<kernels::Measured> measured = kernels::measure(of);
+    ASSERT_EQ(measured.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (expected[i].num_not_finite == 0) {
+        EXPECT_EQ(measured[i].sum_of_squares, expected[i].sum_of_squares) << i;
+      }
+      EXPECT_EQ(measured[i].num_zeros, expected[i].num_zeros) << i;
+      EXPECT_EQ(measured[i].num_not_finite, expected[i].num_not_finite) << i;
+    }
+  };
+  expect();
+  of[0].values[77777] = INFINITY, of[0].values[3] = -INFINITY;
+  of[5].values[20000] = NAN;
+  expected[0].num_not_finite = 2, expected[5].num_not_finite = 1;
+  if (20000 % 7 == 0) --expected[5].num_zeros;
+  if (77777 % 7 == 0) --expected[0].num_zeros;
+  expect();
 }
 
 }  // namespace ops_test

@@ -35,6 +35,7 @@ struct Word<4> {
 };
 template <int kBytes>
 __device__ inline void load_bytes(void* registers, const void* from) {
+  __builtin_assume(__isGlobal(from));  // also where the pointer itself comes from memory
   const auto word = *static_cast<const typename Word<kBytes>::Type*>(from);
   memcpy(registers, &word, kBytes);
 }

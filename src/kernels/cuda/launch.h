@@ -21,6 +21,10 @@ using kernels::StoredElements;
 
 enum class Element { kFloat, kBFloat16, kHalf };
 
+inline bool is_aligned(const void* pointer, uintptr_t bytes = 16) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;  // nullptr: yes
+}
+
 // ---- sums over rows
 
 // Rows are divided into parts by their number alone, at most kMostParts; partial sums are [parts, sums, columns] fp32.
@@ -159,15 +163,41 @@ void attention_backward(const AttentionProblem& problem, const AttentionGradient
 
 // ---- optimizer
 
-void optimizer_update(spec::OptimizerType optimizer, Element type, const OptimizerElements& args, int64_t count,
-                      Stream stream);
-// `runs`: StateRounding's, on the device.
-void optimizer_update_stored(spec::OptimizerType optimizer, Element type, const StoredElements& args,
-                             const int64_t* runs, int64_t num_runs, int64_t count, Stream stream);
+// A list of tensors on the device; kListed elements of one of them are a block's.
+inline constexpr int64_t kListed = 8192;
+template <class Item>
+struct List {
+  const Item* items;
+  const int64_t* first_blocks;  // of each, and how many there are in all
+  int64_t count, blocks;
+};
 
-enum class Measure { kSquares, kZeros, kNotFinite };
-inline constexpr int64_t kMeasureParts = 512;
-// *result = the sum over all values, in double, by way of partials [kMeasureParts].
-void measure(Measure what, const float* values, int64_t count, double* partials, double* result, Stream stream);
+// Whether accesses of 16 bytes are allowed: every pointer of an item at a multiple of what its elements of a thread
+// take.
+struct ListedUpdate {
+  OptimizerElements elements;
+  int64_t count;
+  bool is_aligned;
+};
+void optimizer_update(spec::OptimizerType optimizer, Element type, const List<ListedUpdate>& list, Stream stream);
+
+struct ListedStored {
+  StoredElements stored;
+  const int64_t* runs;  // StateRounding's
+  int64_t num_runs, count;
+};
+void optimizer_update_stored(spec::OptimizerType optimizer, Element type, const List<ListedStored>& list,
+                             Stream stream);
+
+struct ListedMeasure {
+  const float* values;
+  int64_t count;
+  bool is_aligned;
+};
+struct MeasuredParts {
+  double squares, zeros, not_finite;
+};
+// Of each tensor of the list, in double, by way of parts [list.blocks].
+void measure(const List<ListedMeasure>& list, MeasuredParts* parts, MeasuredParts* sums, Stream stream);
 
 }  // namespace espalier::cuda

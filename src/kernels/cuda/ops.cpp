@@ -13,12 +13,12 @@
 #include "base/error.h"
 #include "kernels/cross_entropy_blocks.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/optimizer_lists.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/draw_labels.h"
 #include "kernels/dropout.h"
 #include "kernels/internal/drop_threshold.h"
-#include "kernels/internal/optimizer_elements.h"
 
 namespace espalier::cuda {
 namespace {
@@ -185,14 +185,6 @@ void put_gradient(const CrossEntropyInput& input, const CrossEntropyBackward& ba
   const at::Tensor slopes = input.soft_cap == 0 ? at::Tensor() : 1 - (logits.to(at::kFloat) / input.soft_cap).square();
   softmax_gradient(element_of(logits), block_of(input, logits, first), from, current_stream());
   if (slopes.defined()) logits.copy_(logits.to(at::kFloat).mul_(slopes));
-}
-
-double measured(Measure what, const at::Tensor& values) {
-  if (values.numel() == 0) return 0;
-  const at::Tensor sums = at::empty({kMeasureParts + 1}, values.options().dtype(at::kDouble));
-  double* const partials = sums.mutable_data_ptr<double>();
-  measure(what, values.const_data_ptr<float>(), values.numel(), partials, partials + kMeasureParts, current_stream());
-  return sums[kMeasureParts].item<double>();
 }
 
 class CudaOps : public kernels::DeviceOps {
@@ -435,28 +427,13 @@ class CudaOps : public kernels::DeviceOps {
     return drawn;
   }
 
-  void optimizer_update(const spec::OptimizerKind& kind, const kernels::OptimizerTensors& tensors,
-                        const spec::OptimizerConstants& constants) const override {
-    const int64_t count = tensors.master.numel();
-    if (count == 0) return;
-    if (kernels::has_stored_states(tensors)) {
-      const at::Tensor& runs = tensors.rounding->runs;
-      kernels::StoredElements args = kernels::stored_elements(kind, tensors, constants);
-      args.keys.first[0] = tensors.rounding->key.word[0];
-      args.keys.second[0] = tensors.rounding->key.word[1];
-      optimizer_update_stored(kind.type, element_of(tensors.value), args, runs.const_data_ptr<int64_t>(), runs.size(0),
-                              count, current_stream());
-      return;
-    }
-    cuda::optimizer_update(kind.type, element_of(tensors.value), kernels::optimizer_elements(tensors, constants), count,
-                           current_stream());
+  void optimizer_update(const spec::OptimizerKind& kind,
+                        const std::vector<kernels::OptimizerUpdate>& updates) const override {
+    if (!updates.empty()) update_all(kind, element_of(updates[0].tensors.value), updates);
   }
-
-  double sum_of_squares(const at::Tensor& values) const override { return measured(Measure::kSquares, values); }
-  int64_t count_zeros(const at::Tensor& values) const override {
-    return static_cast<int64_t>(measured(Measure::kZeros, values));
+  std::vector<kernels::Measured> measure(const std::vector<kernels::Measure>& of) const override {
+    return measure_all(of);
   }
-  bool all_finite(const at::Tensor& values) const override { return measured(Measure::kNotFinite, values) == 0; }
 
  private:
   const int64_t logit_bytes_;

@@ -1,6 +1,7 @@
 // Where this thread's work goes.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include "kernels/cuda/launch.h"
@@ -9,5 +10,8 @@ namespace espalier::cuda {
 
 Stream current_stream();
 at::Device current_device();
+
+// Host memory that the device copies from by itself, for which nobody waits: uint8.
+at::Tensor pinned_bytes(int64_t count);
 
 }  // namespace espalier::cuda

@@ -69,9 +69,6 @@ __device__ inline float pairwise_sum(float (&values)[kCount]) {
   return values[0];
 }
 
-inline bool is_aligned(const void* pointer, uintptr_t bytes = 16) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;  // nullptr: yes
-}
 // Whether rows of `columns` elements of T allow accesses of 16 bytes.
 template <class T>
 bool are_whole(int64_t columns, std::initializer_list<const void*> pointers) {
