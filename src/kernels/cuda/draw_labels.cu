@@ -35,6 +35,7 @@ __global__ void draw_kernel(LabelDraws args) {
 }  // namespace
 
 void draw_labels(const LabelDraws& args, int64_t tokens, Stream stream) {
+  if (tokens == 0) return;
   launch("draw_labels", draw_kernel, {num_blocks(tokens, 1), kThreads, 0, stream}, args);
 }
 
