@@ -1,9 +1,12 @@
 #include "dist/grid.h"
 
+#include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "dist/device_watch.h"
@@ -47,6 +50,26 @@ class GroupMaker {
                  machine_ ? make_shared_memory(prefix, machine_, ranks, index, options_.backend)
                           : make_gloo(prefix, index, size, options_.backend),
                  device_backend(name, prefix, index, size));
+  }
+
+  // Lines around the ring of stages, both ways: interleaved ones send from the last to the first. All ranks make them
+  // in one order, and use each once: a device's communicator exists when all its ranks have, and a first message that
+  // waits for that could wait for one that comes after it.
+  void add_lines(Group& stages) const {
+    if (options_.make_device_backend == nullptr || stages.size() == 1) return;
+    std::map<Line, c10::intrusive_ptr<c10d::Backend>> lines;
+    for (const int number : {kForwardLine, kBackwardLine})
+      for (int64_t from = 0; from < stages.size(); ++from) {
+        const int64_t to = (from + (number == kForwardLine ? 1 : stages.size() - 1)) % stages.size();
+        if (stages.rank() != from && stages.rank() != to) continue;
+        const std::string name = concat("pipeline, line ", number, " from stage ", from);
+        const auto prefix = c10::make_intrusive<c10d::PrefixStore>(concat(name, "/", stages.ranks()[0]), store_);
+        auto line = device_backend(name, prefix, stages.rank() == from ? 0 : 1, 2);
+        std::vector<at::Tensor> first = {at::zeros({1}, options_.device)};
+        line->broadcast(first, c10d::BroadcastOptions{})->wait();
+        lines.emplace(Line{from, to, number}, std::move(line));
+      }
+    stages.set_lines(options_.device, std::move(lines));
   }
 
  private:
@@ -106,6 +129,7 @@ Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options)
       "data", [](P a, P b) { return a.tensor == b.tensor && a.context == b.context && a.pipeline == b.pipeline; });
   grid.gradient = maker.make("gradient", [](P a, P b) { return a.tensor == b.tensor && a.pipeline == b.pipeline; });
   grid.pipeline = maker.make("pipeline", [&](P a, P b) { return same_replica(a, b) && a.tensor == b.tensor; });
+  maker.add_lines(grid.pipeline);
   grid.model = maker.make("model", same_replica);
   grid.shared_stages = options.shared_stages;
   for (const std::vector<int64_t>& stages : options.shared_stages) {

@@ -31,8 +31,8 @@ struct Grid {
   Group context;
   Group data;      // the replicas of this shard at one context position
   Group gradient;  // context x data: what a gradient is summed over
-  Group pipeline;
-  Group model;  // tensor x pipeline: all shards of one replica
+  Group pipeline;  // with lines, where stages are on devices: kForwardLine, kBackwardLine
+  Group model;     // tensor x pipeline: all shards of one replica
   // Stages of this pipeline that hold the same parameters, where this process is of one of them.
   struct Shared {
     std::vector<int64_t> stages;
@@ -46,6 +46,10 @@ struct Grid {
 
   spec::TensorShard tensor_shard() const { return {shape.tensor, position.tensor}; }
 };
+
+// From each stage to the next, and back: activations go by the first, gradients by the second. The messages of each are
+// received in the order in which they are sent (plan::check_schedule).
+inline constexpr int kForwardLine = 0, kBackwardLine = 1;
 
 // The grid of one process: no communication.
 const Grid& single_process();

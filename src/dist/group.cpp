@@ -82,16 +82,31 @@ Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
 
+struct Group::Lines {
+  at::Device device;
+  std::map<Line, c10::intrusive_ptr<c10d::Backend>> backends;
+};
+
+void Group::set_lines(at::Device device, std::map<Line, c10::intrusive_ptr<c10d::Backend>> lines) {
+  lines_ = std::make_shared<const Lines>(Lines{device, std::move(lines)});
+}
+
 template <class Start>
 Pending Group::start(const char* operation, std::vector<at::Tensor> tensors, const Start& start) const {
-  for (const at::Tensor& tensor : tensors)
-    ESPALIER_CHECK(tensor.is_contiguous(), "group ", name_, ": strides ", tensor.strides());
   const bool on_device = !tensors.empty() && !tensors[0].is_cpu();
   const c10::intrusive_ptr<c10d::Backend>& backend = on_device ? device_backend_ : backend_;
   ESPALIER_CHECK(backend, "group ", name_, " has no backend for tensors on ", tensors[0].device());
+  return start_on(*backend, operation, std::move(tensors), start);
+}
+
+template <class Start>
+Pending Group::start_on(c10d::Backend& backend, const char* operation, std::vector<at::Tensor> tensors,
+                        const Start& start) const {
+  for (const at::Tensor& tensor : tensors)
+    ESPALIER_CHECK(tensor.is_contiguous(), "group ", name_, ": strides ", tensor.strides());
   const WorkSpan span(Work::kCommunication, operation);
   c10::intrusive_ptr<c10d::Work> work;
-  naming_group(name_, [&] { work = start(*backend, tensors); });
+  naming_group(name_, [&] { work = start(backend, tensors); });
   return Pending(name_, operation, std::move(work), std::move(tensors));
 }
 
@@ -200,13 +215,31 @@ void Group::barrier() const {
   start("barrier", {}, [&](c10d::Backend& backend, std::vector<at::Tensor>&) { return backend.barrier(); }).wait();
 }
 
-Pending Group::start_send(const at::Tensor& values, int64_t peer, int tag) const {
+c10d::Backend* Group::line_of(const at::Tensor& values, const Line& line) const {
+  if (lines_ == nullptr || values.device() != lines_->device) return nullptr;
+  const auto found = lines_->backends.find(line);
+  ESPALIER_CHECK(found != lines_->backends.end(), "group ", name_, " has no line ", line.number, " from rank ",
+                 line.from, " to ", line.to);
+  return found->second.get();
+}
+
+// A message is a broadcast to one: unlike a device's sends and receives it has a communicator that exists already.
+Pending Group::start_on_line(c10d::Backend& line, const char* operation, const at::Tensor& values) const {
+  return start_on(line, operation, {values}, [](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+    return backend.broadcast(tensors, c10d::BroadcastOptions{});
+  });
+}
+
+Pending Group::start_send(const at::Tensor& values, int64_t peer, int tag, int number) const {
+  if (c10d::Backend* const line = line_of(values, {rank_, peer, number})) return start_on_line(*line, "send", values);
   return start("send", {values.cpu()}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     return backend.send(tensors, static_cast<int>(peer), tag);
   });
 }
 
-Pending Group::start_receive(const at::Tensor& values, int64_t peer, int tag) const {
+Pending Group::start_receive(const at::Tensor& values, int64_t peer, int tag, int number) const {
+  if (c10d::Backend* const line = line_of(values, {peer, rank_, number}))
+    return start_on_line(*line, "receive", values);
   const at::Tensor host = values.is_cpu() ? values : at::empty(values.sizes(), values.scalar_type());
   Pending pending = start("receive", {host}, [&](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     return backend.recv(tensors, static_cast<int>(peer), tag);

@@ -1,14 +1,17 @@
 // Processes that exchange tensors, and what they exchange: a thin, dull layer over c10d (backend.h).
 //
 // Collectives are called by all ranks of the group, in the same order. A group of one does nothing and costs nothing.
-// Tensors are contiguous; those on a device go by the group's backend for it, and messages between two ranks through
-// the memory of their machines. Every call waits for its result unless it returns Pending.
+// Tensors are contiguous; those on a device go by the group's backend for it, and messages between two ranks by a line
+// between them, or through the memory of their machines where there is none. Every call waits for its result unless it
+// returns Pending.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +40,14 @@ class Pending {
  private:
   struct State;
   std::unique_ptr<State> state_;
+};
+
+// One way from a rank of a group to another, for tensors on a device: messages come out in the order in which they went
+// in, and those of one line do not wait for those of another.
+struct Line {
+  int64_t from = 0, to = 0;
+  int number = 0;
+  auto operator<=>(const Line&) const = default;
 };
 
 class Group {
@@ -75,9 +86,13 @@ class Group {
   void broadcast(const at::Tensor& values, int64_t root) const;
   void barrier() const;
 
-  // `peer` is a rank of the group. `tag` distinguishes messages between the same two ranks.
-  Pending start_send(const at::Tensor& values, int64_t peer, int tag) const;
-  Pending start_receive(const at::Tensor& values, int64_t peer, int tag) const;
+  // `peer` is a rank of the group. `tag` distinguishes messages between the same two ranks; tensors on a device go by
+  // the line of this `number`, where the group has lines, in order and whatever their tags.
+  Pending start_send(const at::Tensor& values, int64_t peer, int tag, int number = 0) const;
+  Pending start_receive(const at::Tensor& values, int64_t peer, int tag, int number = 0) const;
+
+  // This process's lines for tensors on `device`, each a backend of two ranks: who sends, and who receives.
+  void set_lines(at::Device device, std::map<Line, c10::intrusive_ptr<c10d::Backend>> lines);
 
   // Sums in the order of the ranks, in double: the same bits on every rank.
   std::vector<double> sum(const std::vector<double>& values) const;
@@ -89,13 +104,21 @@ class Group {
   std::vector<std::string> gather_texts(const std::string& text) const;
 
  private:
+  struct Lines;
   template <class Start>
   Pending start(const char* operation, std::vector<at::Tensor> tensors, const Start& start) const;
+  template <class Start>
+  Pending start_on(c10d::Backend& backend, const char* operation, std::vector<at::Tensor> tensors,
+                   const Start& start) const;
+  // Null where the values do not go by one.
+  c10d::Backend* line_of(const at::Tensor& values, const Line& line) const;
+  Pending start_on_line(c10d::Backend& line, const char* operation, const at::Tensor& values) const;
 
   std::string name_;
   std::vector<int64_t> ranks_;
   int64_t rank_ = 0;
   c10::intrusive_ptr<c10d::Backend> backend_, device_backend_;
+  std::shared_ptr<const Lines> lines_;  // null: none
 };
 
 }  // namespace espalier::dist

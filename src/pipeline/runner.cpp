@@ -79,6 +79,10 @@ struct Runner::Step {
     return static_cast<int>((micro_batch * (last_part() + 1) + sending_part) * 2 + (direction == Direction::kBackward));
   }
 
+  static int line(Direction direction) {
+    return direction == Direction::kForward ? dist::kForwardLine : dist::kBackwardLine;
+  }
+
   void run(const LossFactor& factor) {
     for (size_t at = 0; at < schedule.size(); ++at) {
       // One ahead, so that the message travels while this process computes.
@@ -116,8 +120,8 @@ struct Runner::Step {
          is_forward ? receiver.input_shapes(micro_batch) : receiver.output_shapes(micro_batch)) {
       const at::Tensor values = at::empty(shape.sizes, micro_batch.ids.options().dtype(shape.type));
       entry->second.tensors.push_back(values);
-      entry->second.exchanges.push_back(
-          runner.stages_.start_receive(values, sender % num_stages(), tag(sender, action.micro_batch, direction)));
+      entry->second.exchanges.push_back(runner.stages_.start_receive(
+          values, sender % num_stages(), tag(sender, action.micro_batch, direction), line(direction)));
     }
   }
 
@@ -145,7 +149,8 @@ struct Runner::Step {
       const int64_t receiver = part(action.chunk) + 1;
       for (const NamedTensor& tensor : output.tensors)
         flight.sends.push_back(runner.stages_.start_send(tensor.tensor.detach(), receiver % num_stages(),
-                                                         tag(receiver - 1, action.micro_batch, Direction::kForward)));
+                                                         tag(receiver - 1, action.micro_batch, Direction::kForward),
+                                                         dist::kForwardLine));
       flight.outputs = std::move(output.tensors);
     }
     if (!training) {
@@ -178,7 +183,8 @@ struct Runner::Step {
       const at::Tensor gradient = input.tensor.grad().contiguous();
       message.tensors.push_back(gradient);
       message.exchanges.push_back(runner.stages_.start_send(gradient, (here - 1) % num_stages(),
-                                                            tag(here, action.micro_batch, Direction::kBackward)));
+                                                            tag(here, action.micro_batch, Direction::kBackward),
+                                                            dist::kBackwardLine));
     }
     gradients_sent.push_back(std::move(message));
     limit_gradient_sends();

@@ -18,7 +18,8 @@ namespace espalier::test {
 inline constexpr int64_t kParitySteps = 4;
 
 // The first steps of the run that the flags describe.
-inline train::ParityRun parity_run(const config::Family& family, const Words& flags, const std::string& layout_text) {
+inline train::ParityRun parity_run(const config::Family& family, const Words& flags, const std::string& layout_text,
+                                   const dist::LocalRanksOptions& options = {}) {
   const config::ParityRequest request{.family = &family,
                                       .layouts = {},
                                       .num_steps = kParitySteps,
@@ -29,10 +30,13 @@ inline train::ParityRun parity_run(const config::Family& family, const Words& fl
   Problems problems;
   const plan::Layout layout = config::read_parity_layout(request, layout_text, config, table, problems);
   problems.raise();
-  const auto texts = dist::run_ranks(layout.grid, [&](const dist::Grid& grid) {
-    set_log_level(LogLevel::kQuiet);
-    return train::to_text(train::run_for_parity(config, table, kParitySteps, grid));
-  });
+  const auto texts = dist::run_ranks(
+      layout.grid,
+      [&](const dist::Grid& grid) {
+        set_log_level(LogLevel::kQuiet);
+        return train::to_text(train::run_for_parity(config, table, kParitySteps, grid));
+      },
+      options);
   return train::parity_run_from_text(texts[0]);
 }
 
