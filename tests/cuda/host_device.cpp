@@ -20,6 +20,7 @@ namespace espalier::cuda {
 
 Stream current_stream() { return nullptr; }
 at::Device current_device() { return at::kCPU; }
+int64_t device_bytes() { return int64_t{24} << 30; }
 at::Tensor pinned_bytes(int64_t count) { return at::empty({count}, at::kByte); }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -189,7 +190,8 @@ void put_gradient(const CrossEntropyInput& input, const CrossEntropyBackward& ba
 
 class CudaOps : public kernels::DeviceOps {
  public:
-  explicit CudaOps(int64_t logit_bytes) : logit_bytes_(logit_bytes) {}
+  // logit_bytes: nothing where the device's memory tells.
+  explicit CudaOps(std::optional<int64_t> logit_bytes) : logit_bytes_(logit_bytes) {}
 
   at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const override {
     const at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
@@ -372,7 +374,7 @@ class CudaOps : public kernels::DeviceOps {
     const SoftmaxState state{rows.largest.mutable_data_ptr<float>(), rows.sum.mutable_data_ptr<double>(),
                              rows.label_logit.mutable_data_ptr<float>()};
     softmax_begin(state, tokens, current_stream());
-    const VocabularyBlocks vocabulary(input, logit_bytes_);
+    const VocabularyBlocks vocabulary(input, logit_bytes_.value_or(logit_bytes_of(device_bytes())));
     const at::Tensor storage = vocabulary.storage();
     for (const VocabularyBlocks::Block& block : vocabulary.blocks()) {
       const at::Tensor logits = vocabulary.compute(storage, block);
@@ -385,7 +387,7 @@ class CudaOps : public kernels::DeviceOps {
   // Begins with the block whose logits were kept: the memory then serves the others.
   at::Tensor cross_entropy_backward(const CrossEntropyInput& input,
                                     const CrossEntropyBackward& backward) const override {
-    const VocabularyBlocks vocabulary(input, logit_bytes_);
+    const VocabularyBlocks vocabulary(input, logit_bytes_.value_or(logit_bytes_of(device_bytes())));
     // One block's product is the whole gradient, rounded once; several are added in fp32.
     const bool is_one = vocabulary.blocks().size() == 1;
     at::Tensor dx;
@@ -436,13 +438,13 @@ class CudaOps : public kernels::DeviceOps {
   }
 
  private:
-  const int64_t logit_bytes_;
+  const std::optional<int64_t> logit_bytes_;
 };
 
 }  // namespace
 
 const kernels::DeviceOps& ops() {
-  static const CudaOps instance(kLogitBytes);
+  static const CudaOps instance(std::nullopt);
   return instance;
 }
 

@@ -10,6 +10,7 @@ namespace espalier::cuda {
 
 Stream current_stream();
 at::Device current_device();
+int64_t device_bytes();  // of memory, in use or not
 
 // Host memory that the device copies from by itself, for which nobody waits: uint8.
 at::Tensor pinned_bytes(int64_t count);
