@@ -223,7 +223,9 @@ void optimizer_bench(const Bench& bench) {
     const spec::OptimizerConstants constants = kind.constants({}, {.lr = 1e-4, .weight_decay = 0.1, .number = 10});
     bench.compare(
         kind.is_variant ? (kind.name() + " variant").c_str() : kind.name().c_str(), bytes,
-        [&] { optimizer_update(kind, tensors, constants); },
+        [&] {
+          optimizer_update(kind, {{tensors, constants}});
+        },
         [&] {
           at::_fused_adamw_({master}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.1, 1e-8, false, false);
           if (bench.type != at::kFloat) at::Tensor(value).copy_(master);
@@ -245,20 +247,23 @@ void optimizer_bench(const Bench& bench) {
                          (bench.type == at::kFloat ? 0 : bench.tensors(1));
     const spec::OptimizerConstants constants = kind.constants({}, {.lr = 1e-4, .weight_decay = 0.1, .number = 10});
     bench.compare(
-        is_bf16 ? "adam, bf16 moments" : "adam8bit", bytes, [&] { optimizer_update(kind, tensors, constants); },
+        is_bf16 ? "adam, bf16 moments" : "adam8bit", bytes,
+        [&] {
+          optimizer_update(kind, {{tensors, constants}});
+        },
         [&] {
           at::_fused_adamw_({master}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.1, 1e-8, false, false);
           if (bench.type != at::kFloat) at::Tensor(value).copy_(master);
         });
   }
   bench.compare(
-      "sum_of_squares", 4.0 * static_cast<double>(grad.numel()), [&] { sum_of_squares(grad); },
+      "sum_of_squares", 4.0 * static_cast<double>(grad.numel()), [&] { measure({{.values = grad, .squares = true}}); },
       [&] { grad.norm().item<float>(); });
   bench.compare(
-      "all_finite", 4.0 * static_cast<double>(grad.numel()), [&] { all_finite(grad); },
+      "all_finite", 4.0 * static_cast<double>(grad.numel()), [&] { measure({{.values = grad, .not_finite = true}}); },
       [&] { at::isfinite(grad).all().item<bool>(); });
   bench.compare(
-      "count_zeros", 4.0 * static_cast<double>(grad.numel()), [&] { count_zeros(grad); },
+      "count_zeros", 4.0 * static_cast<double>(grad.numel()), [&] { measure({{.values = grad, .zeros = true}}); },
       [&] { at::count_nonzero(grad).item<int64_t>(); });
 }
 

@@ -106,7 +106,7 @@ void add_updates(const Shape& shape, int64_t num_parameters, std::vector<Cost>& 
   const at::Tensor master = at::randn({num_parameters}), ema = master.clone();
   const spec::OptimizerKind& plain = spec::optimizer_kind(spec::OptimizerType::kPlainSgd);
   const spec::OptimizerConstants towards = plain.constants({}, {.lr = 0.001, .weight_decay = 1, .grad_scale = -1});
-  costs.push_back({"--ema", best([&] { kernels::optimizer_update(plain, {ema, {}, master, ema}, towards); })});
+  costs.push_back({"--ema", best([&] { kernels::optimizer_update(plain, {{{ema, {}, master, ema}, towards}}); })});
   train::StepStatistics statistics(3, 128);
   for (int step = 0; step < 200; ++step) statistics.judge({3 + 0.01 * (step % 7), 1 + 0.1 * (step % 5)});
   costs.push_back({"--skip-step-sigma", best([&] { statistics.judge({3.01, 1.1}); })});

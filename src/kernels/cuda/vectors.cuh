@@ -120,7 +120,7 @@ inline constexpr int kSumRows = kThreads / kWarp;  // rows that a block adds at 
 
 // One block for the rows of a part and kWarp packs.
 template <class Body>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1)  // as many registers as it wants: for more blocks ptxas spills some
     sum_packs_of_part(Body body, int64_t rows, int64_t columns, int64_t rows_per_part, float* partials) {
   constexpr int kCount = Body::kCount, kSums = Body::kSums, kWidth = kWarp * kCount, kPadded = kWarp + 1;
   __shared__ float of_row[kSumRows][kCount * kPadded];
