@@ -106,10 +106,12 @@ class FiberBlock {
     size_t first_, number_;
   };
   // Valid until this lane's next one. All lanes of the warp come to it.
-  Exchanged exchange(const Given& value) {
+  template <class T>
+  Exchanged give(const T& value) {
+    static_assert(sizeof(T) <= sizeof(Given));
     Fiber& self = fibers_[at_];
     // Given to two places in turn: a lane that is ahead by one exchange does not overwrite what others still read.
-    self.given[++self.exchanges % 2] = value;
+    std::memcpy(self.given[++self.exchanges % 2].data(), &value, sizeof value);
     const Exchanged exchanged(*this, at_ / kLanes * kLanes, self.exchanges);
     wait(State::kAtWarp);
     return exchanged;
@@ -117,10 +119,7 @@ class FiberBlock {
   // The value that lane `source` of this warp gives.
   template <class T>
   T exchange(T value, size_t source) {
-    Given given{};
-    static_assert(sizeof(T) <= sizeof given);
-    std::memcpy(given.data(), &value, sizeof value);
-    const Exchanged all = exchange(given);
+    const Exchanged all = give(value);
     std::memcpy(&value, all.of(source).data(), sizeof value);
     return value;
   }

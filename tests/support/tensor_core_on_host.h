@@ -99,7 +99,7 @@ void wait_for_copies() {
 inline void load_matrices(uint32_t (&parts)[4], SharedAddress row, bool transposed) {
   FiberBlock& block = FiberBlock::current();
   shared_bytes_at(row, 16);
-  const FiberBlock::Exchanged rows = block.exchange(FiberBlock::Given{row});
+  const FiberBlock::Exchanged rows = block.give(row);
   const size_t lane = block.lane();
   for (size_t matrix = 0; matrix < 4; ++matrix) {
     uint16_t two[2];
@@ -127,16 +127,22 @@ float element_of(uint32_t two, size_t i) {
 template <class T>
 void add_product(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   FiberBlock& block = FiberBlock::current();
-  const FiberBlock::Exchanged all = block.exchange(FiberBlock::Given{a[0], a[1], a[2], a[3], b[0], b[1]});
+  const FiberBlock::Exchanged all = block.give(FiberBlock::Given{a[0], a[1], a[2], a[3], b[0], b[1]});
   const size_t lane = block.lane();
-  for (size_t e = 0; e < 4; ++e) {
-    const size_t row = lane / 4 + 8 * (e / 2), column = lane % 4 * 2 + e % 2;
-    float sum = 0;
-    for (size_t k = 0; k < 16; ++k) {
-      const uint32_t of_a = all.of(row % 8 * 4 + k % 8 / 2)[row / 8 + 2 * (k / 8)];
-      const uint32_t of_b = all.of(column * 4 + k % 8 / 2)[4 + k / 8];
-      sum += element_of<T>(of_a, k % 2) * element_of<T>(of_b, k % 2);
+  float rows[2][16], columns[2][16];
+  for (size_t two = 0; two < 8; ++two) {
+    for (size_t i = 0; i < 2; ++i) {
+      const uint32_t of_a = all.of(lane / 4 * 4 + two % 4)[i + 2 * (two / 4)];
+      const uint32_t of_b = all.of((lane % 4 * 2 + i) * 4 + two % 4)[4 + two / 4];
+      for (size_t k = 0; k < 2; ++k) {
+        rows[i][two * 2 + k] = element_of<T>(of_a, k);
+        columns[i][two * 2 + k] = element_of<T>(of_b, k);
+      }
     }
+  }
+  for (size_t e = 0; e < 4; ++e) {
+    float sum = 0;
+    for (size_t k = 0; k < 16; ++k) sum += rows[e / 2][k] * columns[e % 2][k];
     sums[e] += sum;
   }
 }
