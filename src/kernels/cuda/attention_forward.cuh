@@ -187,7 +187,7 @@ void launch_attention_forward(const AttentionProblem& problem, Stream stream) {
     with_tiles<AttentionTiles<64, 2, 64>, AttentionTiles<128, 2, 32>, Large>(
         problem, [&](auto tiles) { launch_attention_forward<T, decltype(tiles), true>(problem, stream); });
   else
-    with_tiles<AttentionTiles<64, 2, 32, 4, 1, 3>, AttentionTiles<128, 2, 64>, Large>(
+    with_tiles<AttentionTiles<64, 1, 64, 4, 1, 3>, AttentionTiles<128, 2, 64>, Large>(
         problem, [&](auto tiles) { launch_attention_forward<T, decltype(tiles), false>(problem, stream); });
 }
 

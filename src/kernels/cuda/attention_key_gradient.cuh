@@ -154,7 +154,7 @@ void launch_key_gradient(const AttentionProblem& problem, const AttentionGradien
       launch_key_gradient<T, decltype(tiles), true>(problem, gradients, row_dots, stream);
     });
   else
-    with_tiles<AttentionTiles<64, 2, 32>, AttentionTiles<128, 1, 64>, Large>(problem, [&](auto tiles) {
+    with_tiles<AttentionTiles<64, 1, 64>, AttentionTiles<128, 1, 64>, Large>(problem, [&](auto tiles) {
       launch_key_gradient<T, decltype(tiles), false>(problem, gradients, row_dots, stream);
     });
 }

@@ -105,7 +105,7 @@ void launch_query_gradient(const AttentionProblem& problem, const AttentionGradi
       launch_query_gradient<T, decltype(tiles), true>(problem, gradients, row_dots, stream);
     });
   else
-    with_tiles<AttentionTiles<64, 2, 32>, AttentionTiles<128, 2, 32>, Large>(problem, [&](auto tiles) {
+    with_tiles<AttentionTiles<64, 1, 64, 4, 1, 3>, AttentionTiles<128, 2, 32>, Large>(problem, [&](auto tiles) {
       launch_query_gradient<T, decltype(tiles), false>(problem, gradients, row_dots, stream);
     });
 }
