@@ -36,7 +36,13 @@ models::SampleRow Loader::read_row(int64_t number, int64_t sample) const {
   return row;
 }
 
+std::vector<data::SamplePiece> Loader::pieces(int64_t number) const {
+  const std::lock_guard lock(*mutex_);
+  return source_.pieces(sampler_.sample(number));
+}
+
 std::vector<tensor::Batch> Loader::read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const {
+  const std::lock_guard lock(*mutex_);
   std::vector<tensor::Batch> micro_batches;
   for (int64_t micro_batch = 0; micro_batch < num_micro_batches; ++micro_batch) {
     const int64_t number_in_step = replica_.takes_turns ? micro_batch * replica_.count + replica_.number

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,12 +34,12 @@ class Loader {
   // first + (micro-batch * replicas + d) * micro_batch_size and those after it, else first + (d * micro-batches +
   // micro-batch) * micro_batch_size and those after it. In sequence, numbers beyond the data set start again at its
   // beginning (evaluation only: a training set holds what was asked for). The numbers in a batch are those of the run,
-  // whatever the order; which sample is at a number does not depend on the replicas or the micro-batch size. One thread
-  // at a time.
+  // whatever the order; which sample is at a number does not depend on the replicas or the micro-batch size. Several
+  // threads may call it, and the next: they take turns.
   std::vector<tensor::Batch> read(int64_t first, int64_t num_micro_batches, int64_t micro_batch_size) const;
 
   // What place `number` of the run's order is made of; empty where the source does not say.
-  std::vector<data::SamplePiece> pieces(int64_t number) const { return source_.pieces(sampler_.sample(number)); }
+  std::vector<data::SamplePiece> pieces(int64_t number) const;
 
   bool takes_turns() const { return replica_.takes_turns; }
   const data::SampleSource& source() const { return source_; }
@@ -53,6 +55,7 @@ class Loader {
   int64_t vocab_size_;
   Replica replica_;
   mutable data::Sampler sampler_;  // remembers the permutation of an epoch
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
 };
 
 // Hash of sample numbers and ids, independent of how the samples are divided into micro-batches and ranks: the sum

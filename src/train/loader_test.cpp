@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "data/gpt_dataset.h"
 #include "models/gpt/batch.h"
+#include "train/read_ahead.h"
 
 namespace espalier::train {
 namespace loader_test {
@@ -112,6 +113,36 @@ TEST(Loader, RefusesIdsThatTheVocabularyDoesNotHave) {
         << error;
   }
   for (const char* ending : {".idx", ".bin"}) std::filesystem::remove(prefix + ending);
+}
+
+// Whatever was begun, what is asked for comes.
+TEST(ReadAhead, GivesWhatTheLoaderReads) {
+  const Loader loader(dataset(), collate(), 5000, {.number = 1, .count = 2});
+  ReadAhead ahead(loader);
+  const auto expect = [&](const ReadAhead::Request& request, const std::vector<int64_t>& samples) {
+    const auto batches = ahead.read(request);
+    ASSERT_EQ(batches.size(), 2u);
+    EXPECT_EQ(ids_in(batches[0]), inputs_of({samples[0], samples[1], samples[2]}));
+    EXPECT_EQ(ids_in(batches[1]), inputs_of({samples[3], samples[4], samples[5]}));
+  };
+  expect({0, 2, 3}, {3, 4, 5, 9, 10, 11});  // nothing was begun
+  ahead.begin({12, 2, 3});
+  expect({12, 2, 3}, {15, 16, 17, 21, 22, 23});
+  ahead.begin({24, 2, 3});
+  ahead.begin({0, 2, 3});
+  expect({12, 2, 3}, {15, 16, 17, 21, 22, 23});  // a run that went back
+  expect({12, 2, 3}, {15, 16, 17, 21, 22, 23});
+}
+
+TEST(ReadAhead, ThrowsWhenTheBadSampleIsAskedFor) {
+  const Loader bad(dataset(), collate(), 3, {});
+  ReadAhead ahead(bad);
+  ahead.begin({0, 1, 1});
+  EXPECT_THROW(ahead.read({0, 1, 1}), UserError);
+  EXPECT_THROW(ahead.read({0, 1, 1}), UserError);
+  ahead.begin({0, 1, 1});
+  ahead.wait();
+  EXPECT_EQ(ahead.read({0, 0, 1}).size(), 0u);  // its error belonged to the other
 }
 
 }  // namespace loader_test

@@ -50,7 +50,8 @@ Trainer::Trainer(const config::RunConfig& config, const Parts& parts)
     : config_(config),
       parts_(parts),
       ramp_(make_ramp(config.training)),
-      statistics_(config.training.skip_step_sigma, config.training.skip_step_window) {}
+      statistics_(config.training.skip_step_sigma, config.training.skip_step_window),
+      ahead_(parts.loader) {}
 
 int64_t Trainer::num_micro_batches() const {
   return ramp_.global_batch_size(position_.consumed_samples) /
@@ -183,8 +184,8 @@ report::StepReport Trainer::step() {
   {
     RECORD_USER_SCOPE("load");
     const WorkSpan span(Work::kData, "samples");
-    micro_batches =
-        parts_.loader.read(position_.consumed_samples, num_micro_batches, config_.training.micro_batch_size);
+    micro_batches = ahead_.read({position_.consumed_samples, num_micro_batches, config_.training.micro_batch_size});
+    read_ahead();
     report.sample_hash = sample_hash(micro_batches, parts_.grid.data);
     for (tensor::Batch& batch : micro_batches) batch = batch.to(parts_.grid.device);
   }
@@ -234,7 +235,16 @@ report::StepReport Trainer::step() {
   report.model_flops = samples * flops.model;
   report.hardware_flops = samples * flops.hardware * (estimates ? 2 : 1);
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ahead_.wait();  // whoever sees the step may read the data
   return report;
+}
+
+// While a device computes the host has time for it; a CPU would have to share its cores.
+void Trainer::read_ahead() {
+  if (parts_.grid.device.is_cpu() || position_.step + 1 >= config_.training.num_steps) return;
+  const int64_t next = position_.consumed_samples + ramp_.global_batch_size(position_.consumed_samples);
+  const int64_t of_turn = config_.training.micro_batch_size * parts_.grid.shape.data;
+  ahead_.begin({next, ramp_.global_batch_size(next) / of_turn, config_.training.micro_batch_size});
 }
 
 void Trainer::skip_step() {

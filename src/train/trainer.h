@@ -16,6 +16,7 @@
 #include "report/step_report.h"
 #include "train/loader.h"
 #include "train/loss_targets.h"
+#include "train/read_ahead.h"
 #include "train/step_statistics.h"
 
 namespace espalier::train {
@@ -79,6 +80,7 @@ class Trainer {
   bool are_finite(const std::vector<pipeline::LossTotal>& totals) const;
   std::string objection(const std::vector<pipeline::LossTotal>& totals, double grad_norm);
   void count(const report::StepReport& report);
+  void read_ahead();
   int64_t tokens_of_sample() const;  // in the next step
   data::LengthStage length() const;  // of its sequences
   SampleFlops flops_of_sample();
@@ -90,6 +92,7 @@ class Trainer {
   StepStatistics statistics_;
   OnNotFinite on_not_finite_;
   std::pair<int64_t, SampleFlops> known_flops_{0, {}};  // of a length of sequences
+  ReadAhead ahead_;
 };
 
 // The loss of each term as the run reports it: by token, or Megatron's mean of micro-batch means, of those that have
