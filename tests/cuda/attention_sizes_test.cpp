@@ -104,7 +104,11 @@ TEST(DeviceAttentionSizes, OfAnotherSequenceAgrees) {
                 const at::Tensor key_value = leaf(random({sk, 2, heads.key_value_columns(24)}, type, 2), device);
                 const at::Tensor y = kernels::cross_attention(query, key_value, context, heads, 4);
                 torch::autograd::backward({y}, {random(y.sizes(), type, 3).to(device)});
-                return {y, query.grad(), key_value.grad()};
+                if (sk > 1) return {y, query.grad(), key_value.grad()};
+                // The difference of two sums that are equal but for their order: 24 products below 16, in fp32, by a
+                // key below 4.
+                EXPECT_LE(query.grad().abs().max().to(at::kFloat).item<float>(), 24 * 16 * 4 * 0x1p-24);
+                return {y, key_value.grad()};
               },
               units(type));
         }
