@@ -93,9 +93,9 @@ inline int64_t num_packs(int64_t columns, int64_t pack) { return (columns + pack
 
 inline constexpr int64_t kMostBlocks = 4096;  // some waves of the largest GPU; then threads take more rows
 
-// Packs along x, rows along y.
+// Packs along x, rows along y. With as many registers as it wants: to fit more blocks ptxas spills one or two.
 template <class Body>
-__global__ void __launch_bounds__(kThreads) for_each_pack(Body body, int64_t rows, int64_t columns) {
+__global__ void __launch_bounds__(kThreads, 1) for_each_pack(Body body, int64_t rows, int64_t columns) {
   const int64_t column = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * Body::kCount;
   if (column >= columns) return;
   const int64_t stride = int64_t{gridDim.y} * blockDim.y;
@@ -120,7 +120,7 @@ inline constexpr int kSumRows = kThreads / kWarp;  // rows that a block adds at 
 
 // One block for the rows of a part and kWarp packs.
 template <class Body>
-__global__ void __launch_bounds__(kThreads, 1)  // as many registers as it wants: for more blocks ptxas spills some
+__global__ void __launch_bounds__(kThreads, 1)
     sum_packs_of_part(Body body, int64_t rows, int64_t columns, int64_t rows_per_part, float* partials) {
   constexpr int kCount = Body::kCount, kSums = Body::kSums, kWidth = kWarp * kCount, kPadded = kWarp + 1;
   __shared__ float of_row[kSumRows][kCount * kPadded];
