@@ -94,6 +94,8 @@ void wait_for_copies() {
 
 // ---- fragments of matrices
 
+inline int thread_read_anew() { return static_cast<int>(threadIdx.x); }
+
 // ldmatrix .x4: matrix i of 8 x 8 elements has its rows where lanes 8 i .. 8 i + 7 say; lane l gets of each matrix the
 // elements (row l / 4, columns 2 (l % 4) and the next), transposed: (rows 2 (l % 4) and the next, column l / 4).
 inline void load_matrices(uint32_t (&parts)[4], SharedAddress row, bool transposed) {

@@ -26,6 +26,44 @@ struct AttentionTiles {
   __device__ static int first_feature() { return static_cast<int>(threadIdx.x) / kWarp % kParts * kOwn; }
 };
 
+// The first query head of a block's group, in shared memory for want of registers: there behind the next barrier.
+struct StoredGroup {
+  static constexpr int kBytes = 16;
+  int* numbers;
+
+  __device__ StoredGroup(char* memory, const Pair& first) : numbers(reinterpret_cast<int*>(memory)) {
+    if (threadIdx.x > 0) return;
+    numbers[0] = first.row;
+    numbers[1] = first.group;
+    numbers[2] = first.before;
+    numbers[3] = first.num_keys;
+  }
+  __device__ Pair pair(const AttentionProblem& problem, int member) const {
+    const int group = numbers[1];
+    return {problem,    numbers[0], group, member, group * static_cast<int>(problem.members) + member,
+            numbers[2], numbers[3]};
+  }
+};
+
+// What the queries of each warp see, in shared memory for want of registers: there behind the next barrier.
+template <class Tiles>
+struct KeysOfWarps {
+  static constexpr int kBytes = Tiles::kWarps * static_cast<int>(sizeof(KeysOfQueries));
+  KeysOfQueries* of_warp;
+
+  __device__ KeysOfWarps(char* memory, const Pair& pair, int own_query)
+      : of_warp(reinterpret_cast<KeysOfQueries*>(memory) + threadIdx.x / kWarp) {
+    const KeysOfQueries keys = keys_of_queries<Tiles::kRowsOfWarp>(pair, own_query);
+    if (threadIdx.x % kWarp == 0) *of_warp = keys;
+  }
+  __device__ bool sees_any(int first_key) const {
+    return first_key <= of_warp->any.last && first_key + Tiles::kN > of_warp->any.first;
+  }
+  __device__ bool sees_all(int first_key) const {
+    return of_warp->all.first <= first_key && first_key + Tiles::kN - 1 <= of_warp->all.last;
+  }
+};
+
 __device__ inline int pieces_of(const AttentionProblem& problem) {
   return (static_cast<int>(problem.head_size) + kPiece - 1) / kPiece;
 }

@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     commit_copies();
   };
   const Keys of_block = keys_of_queries<Tiles::kRows>(pair, first_query).any;
-  const KeysOfQueries of_warp = keys_of_queries<Tiles::kRowsOfWarp>(pair, own_query);
+  const KeysOfWarps<Tiles> of_warp(memory + Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes, pair, own_query);
   const int begin = of_block.first / kN * kN, end = of_block.last + 1;
   copy_tile<T, Tiles::kThreads>(queries, pair, problem.query, first_query, problem.num_queries);
   commit_copies();
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     wait_for_copies<0>();
     __syncthreads();  // also: the other stage has been read
     if (first_key + kN < end) begin_copies(stage ^ 1, first_key + kN);
-    if (first_key > of_warp.any.last) continue;
+    if (!of_warp.sees_any(first_key)) continue;
     const Place place{own_query, first_key};
     KeptScores<true, kM, kN> kept;
     if (problem.dropout) kept = KeptScores<true, kM, kN>(pair, place);
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
       if (problem.max_logits != nullptr) logits.add(scores, pair, place);
       add_bias<true, kM, kN>(scores, pair, place);
     }
-    if (first_key < of_warp.all.first || first_key + kN - 1 > of_warp.all.last)
+    if (!of_warp.sees_all(first_key))
       SeenByQueries<Tiles::kRowsOfWarp>(pair, own_query).for_each_hidden(place, [&](int m, int n, int e) {
         scores[m][n][e] = -INFINITY;
       });
@@ -175,9 +175,9 @@ template <class T, class Tiles, bool kBias>
 void launch_attention_forward(const AttentionProblem& problem, Stream stream) {
   const TileOrder order = tile_order(problem, problem.heads() * problem.batch, problem.members,
                                      num_blocks(problem.num_queries, Tiles::kRows), problem.num_keys, problem.causal);
+  const int bytes = Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes + KeysOfWarps<Tiles>::kBytes;
   launch("attention_forward_on_tensor_cores", tensor_forward_kernel<T, Tiles, kBias>,
-         {order.blocks(), Tiles::kThreads, Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes, stream}, problem,
-         order);
+         {order.blocks(), Tiles::kThreads, bytes, stream}, problem, order);
 }
 
 template <class T>

@@ -30,11 +30,12 @@ struct ColumnStats {
 };
 
 // The tiles of queries that see some of a tile of keys: of one member of the group after the other.
-template <int kRows, int kN>
+template <class Tiles>
 struct QueryTiles {
+  static constexpr int kN = Tiles::kN;
   int first_key, begin;  // begin: a query before which none sees any, as causality alone tells
   int member = 0, first_query = 0;
-  KeysOfQueries seen{};  // by the tile
+  bool sees_any = false, sees_all = false;  // of this warp's keys
 
   __device__ QueryTiles(const Pair& pair, int first_key) : first_key(first_key) {
     const bool from_own = pair.problem.causal && pair.problem.last_key == nullptr;
@@ -42,21 +43,25 @@ struct QueryTiles {
     first_query = begin;
     find(pair);
   }
-  __device__ bool at_end(const Pair& pair) const { return member >= pair.problem.members; }
+  __device__ bool at_end(const AttentionProblem& problem) const { return member >= problem.members; }
   __device__ void advance(const Pair& pair) {
     first_query += kN;
     find(pair);
   }
   // The first one from this on.
   __device__ void find(const Pair& pair) {
-    for (; !at_end(pair); first_query += kN) {
+    for (; !at_end(pair.problem); first_query += kN) {
       if (first_query >= pair.problem.num_queries) {
         ++member;
         first_query = begin - kN;
         continue;
       }
-      seen = keys_of_queries<kN>(pair, first_query);
-      if (seen.any.first < first_key + kRows && seen.any.last >= first_key) return;
+      const KeysOfQueries seen = keys_of_queries<kN>(pair, first_query);
+      if (seen.any.first >= first_key + Tiles::kRows || seen.any.last < first_key) continue;
+      const int own_key = first_key + Tiles::first_row(), last_own = own_key + Tiles::kRowsOfWarp - 1;
+      sees_any = seen.any.first <= last_own && seen.any.last >= own_key;
+      sees_all = seen.all.first <= own_key && seen.all.last >= last_own;
+      return;
     }
   }
 };
@@ -82,14 +87,8 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
   const auto stats_at = [&](int stage) {
     return ColumnStats<kN>(others + 2 * kStageBytes + stage * ColumnStats<kN>::kBytes);
   };
-  const auto pair_of_member = [&](int member) {
-    Pair pair = first_member;
-    pair.member += member;
-    pair.head += member;
-    return pair;
-  };
-  const auto begin_copies = [&](int stage, int member, int first_query) {
-    const Pair pair = pair_of_member(member);
+  const StoredGroup stored(others + 2 * kStageBytes + 2 * ColumnStats<kN>::kBytes, first_member);
+  const auto begin_copies = [&](int stage, const Pair& pair, int first_query) {
     copy_tile<T, Tiles::kThreads>(queries_at(stage), pair, problem.query, first_query, problem.num_queries);
     copy_tile<T, Tiles::kThreads>(d_results_at(stage), pair, gradients.result, first_query, problem.num_queries);
     stats_at(stage).begin_copy(pair, row_dots, first_query);
@@ -99,25 +98,25 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
   copy_tile<T, Tiles::kThreads>(values, first_member, problem.value, first_key, first_member.num_keys);
   commit_copies();
   typename Tiles::Sums d_keys = {}, d_values = {};
-  QueryTiles<Tiles::kRows, kN> next(first_member, first_key);
-  if (!next.at_end(first_member)) begin_copies(0, next.member, next.first_query);
-  for (int stage = 0; !next.at_end(first_member); stage ^= 1) {
+  QueryTiles<Tiles> next(first_member, first_key);
+  if (!next.at_end(problem)) begin_copies(0, first_member, next.first_query);  // all members see the same
+  __syncthreads();
+  for (int stage = 0; !next.at_end(problem); stage ^= 1) {
     const int member = next.member, first_query = next.first_query;
-    const KeysOfQueries seen = next.seen;
-    next.advance(first_member);
+    const bool sees_any = next.sees_any, sees_all = next.sees_all;
+    next.advance(stored.pair(problem, member));
     wait_for_copies<0>();
     __syncthreads();  // also: the other stage has been read
-    if (!next.at_end(first_member)) begin_copies(stage ^ 1, next.member, next.first_query);
-    if (seen.any.first >= own_key + Tiles::kRowsOfWarp || seen.any.last < own_key) continue;
-    const Pair pair = pair_of_member(member);
+    if (!next.at_end(problem)) begin_copies(stage ^ 1, stored.pair(problem, next.member), next.first_query);
+    if (!sees_any) continue;
+    const Pair pair = stored.pair(problem, member);
     const ScorePlace<false, kM, kN> place{first_query, own_key};
     KeptScores<false, kM, kN> kept;
     if (problem.dropout) kept = KeptScores<false, kM, kN>(pair, place);
     typename Tiles::ScoresOfWarp scores, d_scores;
     multiply<T, kM, kN>(scores, keys, Tiles::first_row(), queries_at(stage), pieces);
     multiply<T, kM, kN>(d_scores, values, Tiles::first_row(), d_results_at(stage), pieces);
-    const bool all_seen = seen.all.first <= own_key && own_key + Tiles::kRowsOfWarp - 1 <= seen.all.last;
-    to_score_gradients<kBias, false, kM, kN>(scores, d_scores, pair, place, kept, stats_at(stage), all_seen);
+    to_score_gradients<kBias, false, kM, kN>(scores, d_scores, pair, place, kept, stats_at(stage), sees_all);
     RoundedFragments<kM, kN> rounded;
     round<T, kM, kN>(rounded, scores);
     add_products<T, kM, kN, Tiles::kOwn>(d_values, rounded, d_results_at(stage), Tiles::first_feature(), pieces);
@@ -130,8 +129,9 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
   put_rows<T, kM, Tiles::kOwn>(values, Tiles::first_row(), Tiles::first_feature(), d_values,
                                problem.dropout ? problem.keep_scale : 1);
   __syncthreads();
-  write_tile<T, Tiles::kThreads>(keys, first_member, gradients.key, first_key, first_member.num_keys);
-  write_tile<T, Tiles::kThreads>(values, first_member, gradients.value, first_key, first_member.num_keys);
+  const Pair pair = stored.pair(problem, 0);
+  write_tile<T, Tiles::kThreads>(keys, pair, gradients.key, first_key, pair.num_keys);
+  write_tile<T, Tiles::kThreads>(values, pair, gradients.value, first_key, pair.num_keys);
 }
 
 template <class T, class Tiles, bool kBias>
@@ -140,7 +140,8 @@ void launch_key_gradient(const AttentionProblem& problem, const AttentionGradien
   const TileOrder order = tile_order(problem, problem.batch * problem.groups, 1,
                                      num_blocks(problem.num_keys, Tiles::kRows), problem.members * problem.num_queries,
                                      /*last_tiles_first=*/false);
-  const int bytes = 2 * Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes + 2 * ColumnStats<Tiles::kN>::kBytes;
+  const int bytes = 2 * Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes + 2 * ColumnStats<Tiles::kN>::kBytes +
+                    StoredGroup::kBytes;
   launch("attention_key_gradient_on_tensor_cores", tensor_key_gradient_kernel<T, Tiles, kBias>,
          {order.blocks(), Tiles::kThreads, bytes, stream}, problem, gradients, row_dots, order);
 }

@@ -6,26 +6,32 @@
 
 namespace espalier::cuda {
 
-// What a lane has of each of its rows.
-template <int kM>
+// Statistics of a warp's rows, in shared memory for want of registers. They come with the first tile.
+template <class Tiles>
 struct RowStats {
-  float log_sum_exps[kM][2], row_dots[kM][2];
+  static constexpr int kBytes = 2 * Tiles::kRows * 4;
+  const float *log_sum_exps, *row_dots;
 
-  __device__ RowStats(const Pair& pair, const float* dots, int first_query) {
-    ESPALIER_UNROLL
-    for (int m = 0; m < kM; ++m) {
-      ESPALIER_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int query = first_query + ScorePlace<true, kM, 32>::row(m, half * 2);
-        const bool present = query < pair.problem.num_queries;
-        const float value = present ? pair.problem.log_sum_exp[pair.stats(query)] : 0;
-        log_sum_exps[m][half] = value == -INFINITY ? 0 : value;  // it sees nothing
-        row_dots[m][half] = present ? dots[pair.stats(query)] : 0;
-      }
+  __device__ explicit RowStats(const char* memory)
+      : log_sum_exps(reinterpret_cast<const float*>(memory)), row_dots(log_sum_exps + Tiles::kRows) {}
+  // Every thread of the block calls it.
+  __device__ void begin_copy(const Pair& pair, const float* dots, int first_query) const {
+    for (int row = static_cast<int>(threadIdx.x); row < Tiles::kRows; row += Tiles::kThreads) {
+      const int query = first_query + row;
+      const bool present = query < pair.problem.num_queries;
+      const int64_t place = present ? pair.stats(query) : 0;
+      copy_async_4(shared_address(log_sum_exps + row), pair.problem.log_sum_exp + place, present);
+      copy_async_4(shared_address(row_dots + row), dots + place, present);
     }
   }
-  __device__ float log_sum_exp(int m, int, int e) const { return log_sum_exps[m][e / 2]; }
-  __device__ float row_dot(int m, int, int e) const { return row_dots[m][e / 2]; }
+  __device__ static int row(int m, int e) {
+    return Tiles::first_row() + ScorePlace<true, Tiles::kM, Tiles::kN>::row(m, e);
+  }
+  __device__ float log_sum_exp(int m, int, int e) const {
+    const float value = log_sum_exps[row(m, e)];
+    return value == -INFINITY ? 0 : value;  // it sees nothing
+  }
+  __device__ float row_dot(int m, int, int e) const { return row_dots[row(m, e)]; }
 };
 
 template <class T, class Tiles, bool kBias>
@@ -53,28 +59,28 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     commit_copies();
   };
   const Keys of_block = keys_of_queries<Tiles::kRows>(pair, first_query).any;
-  const KeysOfQueries of_warp = keys_of_queries<Tiles::kRowsOfWarp>(pair, own_query);
+  const RowStats<Tiles> stats(others + 4 * Tiles::OtherTile::kBytes);
+  const KeysOfWarps<Tiles> of_warp(others + 4 * Tiles::OtherTile::kBytes + RowStats<Tiles>::kBytes, pair, own_query);
   const int begin = of_block.first / kN * kN, end = of_block.last + 1;
   copy_tile<T, Tiles::kThreads>(queries, pair, problem.query, first_query, problem.num_queries);
   copy_tile<T, Tiles::kThreads>(d_results, pair, gradients.result, first_query, problem.num_queries);
+  stats.begin_copy(pair, row_dots, first_query);
   commit_copies();
   if (begin < end) begin_copies(0, begin);
-  const RowStats<kM> stats(pair, row_dots, own_query);
   typename Tiles::Sums sums = {};
   int stage = 0;
   for (int first_key = begin; first_key < end; first_key += kN, stage ^= 1) {
     wait_for_copies<0>();
     __syncthreads();  // also: the other stage has been read
     if (first_key + kN < end) begin_copies(stage ^ 1, first_key + kN);
-    if (first_key > of_warp.any.last || first_key + kN <= of_warp.any.first) continue;
+    if (!of_warp.sees_any(first_key)) continue;
     const ScorePlace<true, kM, kN> place{own_query, first_key};
     KeptScores<true, kM, kN> kept;
     if (problem.dropout) kept = KeptScores<true, kM, kN>(pair, place);
     typename Tiles::ScoresOfWarp scores, d_scores;
     multiply<T, kM, kN>(scores, queries, Tiles::first_row(), keys_at(stage), pieces);
     multiply<T, kM, kN>(d_scores, d_results, Tiles::first_row(), values_at(stage), pieces);
-    const bool all_seen = of_warp.all.first <= first_key && first_key + kN - 1 <= of_warp.all.last;
-    to_score_gradients<kBias, true, kM, kN>(scores, d_scores, pair, place, kept, stats, all_seen);
+    to_score_gradients<kBias, true, kM, kN>(scores, d_scores, pair, place, kept, stats, of_warp.sees_all(first_key));
     RoundedFragments<kM, kN> rounded;
     round<T, kM, kN>(rounded, d_scores);
     add_products<T, kM, kN, Tiles::kOwn>(sums, rounded, keys_at(stage), Tiles::first_feature(), pieces);
@@ -91,9 +97,10 @@ void launch_query_gradient(const AttentionProblem& problem, const AttentionGradi
                            Stream stream) {
   const TileOrder order = tile_order(problem, problem.heads() * problem.batch, problem.members,
                                      num_blocks(problem.num_queries, Tiles::kRows), problem.num_keys, problem.causal);
+  const int bytes =
+      2 * Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes + RowStats<Tiles>::kBytes + KeysOfWarps<Tiles>::kBytes;
   launch("attention_query_gradient_on_tensor_cores", tensor_query_gradient_kernel<T, Tiles, kBias>,
-         {order.blocks(), Tiles::kThreads, 2 * Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes, stream}, problem,
-         gradients, row_dots, order);
+         {order.blocks(), Tiles::kThreads, bytes, stream}, problem, gradients, row_dots, order);
 }
 
 template <class T>

@@ -47,7 +47,7 @@ __device__ void copy_tile(const SharedTile<kRows, kFeatures>& to, const Pair& pa
                           int first, int positions) {
   constexpr int kAccesses = kFeatures / 8, kRowsAtOnce = kThreadsOfBlock / kAccesses;
   static_assert(kThreadsOfBlock % kAccesses == 0 && kRows % kRowsAtOnce == 0);
-  const int access = threadIdx.x % kAccesses, first_row = threadIdx.x / kAccesses;
+  const int thread = thread_read_anew(), access = thread % kAccesses, first_row = thread / kAccesses;
   const int head_size = static_cast<int>(pair.problem.head_size);
   if (access * 8 >= (head_size + kPiece - 1) / kPiece * kPiece) return;
   const T* from = static_cast<const T*>(operand.data) + pair.offset(operand, first + first_row) + access * 8;
@@ -65,7 +65,7 @@ __device__ void copy_tile(const SharedTile<kRows, kFeatures>& to, const Pair& pa
 template <class T, int kM, int kN, int kRows, int kFeatures>
 __device__ void multiply(Fragments<kM, kN>& products, const SharedTile<kRows, kFeatures>& own, int first_row,
                          const SharedTile<kN, kFeatures>& other, int pieces) {
-  const int lane = threadIdx.x % kWarp;
+  const int lane = thread_read_anew() % kWarp;
   const SharedAddress of_own = own.of_lane(first_row, lane % 16, lane / 16);
   const SharedAddress of_other = other.of_lane(0, lane / 16 * 8 + lane % 8, lane / 8 % 2);
   ESPALIER_UNROLL
@@ -119,7 +119,7 @@ __device__ void round(RoundedFragments<kM, kN>& rounded, const Fragments<kM, kN>
 template <class T, int kM, int kN, int kOwn, int kFeatures>
 __device__ void add_products(Fragments<kM, kOwn>& sums, const RoundedFragments<kM, kN>& factors,
                              const SharedTile<kN, kFeatures>& other, int first_feature, int pieces) {
-  const int lane = threadIdx.x % kWarp;
+  const int lane = thread_read_anew() % kWarp;
   const SharedAddress of_other = other.of_lane(0, lane % 16, first_feature / 8 + lane / 16);
   ESPALIER_UNROLL
   for (int piece = 0; piece < kOwn / kPiece; ++piece) {

@@ -40,6 +40,12 @@ __device__ inline void wait_for_copies() {
 
 // ---- fragments of matrices
 
+// threadIdx.x, read anew: the compiler holds nothing in registers that depends on it from here to the next.
+__device__ inline int thread_read_anew() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
 __device__ inline void load_matrices(uint32_t (&parts)[4], SharedAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(parts[0]), "=r"(parts[1]), "=r"(parts[2]), "=r"(parts[3])
