@@ -115,10 +115,10 @@ endfunction()
 # Called once the libraries are defined.
 function(espalier_cuda_plugin)
   find_program(ESPALIER_CCACHE ccache)
-  # --fmad=false: fused multiply-adds are asked for by name, as on the CPU. What is newer than the architectures, or none
-  # of them, compiles compute_90 when it is first used.
+  # --fmad=false: fused multiply-adds are asked for by name, as on the CPU. A kernel that keeps registers in memory does
+  # not compile. What is newer than the architectures, or none of them, compiles compute_90 when it is first used.
   set(nvcc ${ESPALIER_CCACHE} ${ESPALIER_NVCC} -std=c++20 -O3 --fmad=false -Xcompiler=-fPIC,-fvisibility=hidden
-    -Werror=all-warnings -I${CMAKE_SOURCE_DIR}/src)
+    -Werror=all-warnings -Xptxas=--warn-on-spills,--warning-as-error -I${CMAKE_SOURCE_DIR}/src)
   foreach(architecture ${ESPALIER_CUDA_ARCHITECTURES})
     list(APPEND nvcc -gencode=arch=compute_${architecture},code=sm_${architecture})
   endforeach()
@@ -131,14 +131,8 @@ function(espalier_cuda_plugin)
     set(object ${CMAKE_BINARY_DIR}/cuda_plugin/${kernel}.o)
     get_filename_component(folder ${object} DIRECTORY)
     file(MAKE_DIRECTORY ${folder})
-    # A kernel that keeps registers in memory does not compile. Attention on tensor cores may: its tiles are those that
-    # are fastest on sm_90, where it does not; elsewhere wide heads spill a few.
-    set(spills -Xptxas=--warn-on-spills,--warning-as-error)
-    if(kernel MATCHES "attention_(forward|key_gradient|query_gradient)_")
-      set(spills "")
-    endif()
     add_custom_command(OUTPUT ${object} DEPFILE ${object}.d DEPENDS ${CMAKE_SOURCE_DIR}/src/${kernel}
-      COMMAND ${nvcc} ${spills} -MD -MF ${object}.d -c ${CMAKE_SOURCE_DIR}/src/${kernel} -o ${object}
+      COMMAND ${nvcc} -MD -MF ${object}.d -c ${CMAKE_SOURCE_DIR}/src/${kernel} -o ${object}
       COMMENT "Building CUDA object ${kernel}" VERBATIM)
     list(APPEND objects ${object})
   endforeach()
