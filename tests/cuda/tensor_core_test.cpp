@@ -152,5 +152,25 @@ TEST(AttentionOnHost, GoesToTensorCoresWhereItCan) {
   EXPECT_EQ(launches(at::kFloat, 64), on_plain_cores);
 }
 
+// A barrier that is missing between two threads shows when the later one of them runs first.
+TEST(AttentionOnHost, IsTheSameToTheBitInAnyOrderOfThreads) {
+  const auto attend = [](at::ScalarType type, const Mask& mask, int64_t head_size, bool last_first) {
+    const cuda_test::UseDevice use;
+    FiberBlock::current().run_last_threads_first(last_first);
+    cuda_test::Tensors results = cuda_test::attend(type, mask, {2, 1}, 200, head_size, cuda_test::device_under_test());
+    FiberBlock::current().run_last_threads_first(false);
+    return results;
+  };
+  for (const auto type : {at::kFloat, at::kBFloat16})
+    for (const size_t mask : {0, 5, 17})
+      for (const int64_t head_size : {40, 128, 136}) {
+        if (type == at::kFloat && head_size > 40) continue;  // one tile of these kernels is like the other
+        const cuda_test::Tensors first = attend(type, cuda_test::kMasks[mask], head_size, false);
+        const cuda_test::Tensors last = attend(type, cuda_test::kMasks[mask], head_size, true);
+        for (size_t i = 0; i < first.size(); ++i)
+          EXPECT_TRUE(at::equal(first[i], last[i])) << cuda_test::kMasks[mask].name << ", heads of " << head_size;
+      }
+}
+
 }  // namespace tensor_core_test
 }  // namespace espalier::cuda

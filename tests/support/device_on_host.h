@@ -74,7 +74,8 @@ class FiberBlock {
     for (size_t i = 0; i < count; ++i) begin(fibers_[i]);
     for (size_t live = count; live > 0;) {
       bool ran = false;
-      for (size_t i = 0; i < count; ++i) {
+      for (size_t place = 0; place < count; ++place) {
+        const size_t i = last_first_ ? count - 1 - place : place;
         if (fibers_[i].state != State::kReady) continue;
         at_ = i;
         threadIdx = dim3(i % size.x, i / size.x % size.y, i / size.x / size.y);
@@ -125,6 +126,8 @@ class FiberBlock {
   }
   size_t lane() const { return at_ % kLanes; }
   size_t thread() const { return at_; }
+  // Between two barriers, the threads with the highest numbers run first. Where a barrier is missing, results change.
+  void run_last_threads_first(bool last_first) { last_first_ = last_first; }
   uint64_t blocks_run() const { return blocks_run_; }
 
  private:
@@ -182,6 +185,7 @@ class FiberBlock {
   void* scheduler_ = nullptr;
   size_t at_ = 0;
   uint64_t blocks_run_ = 0;
+  bool last_first_ = false;
 };
 
 inline void __syncthreads() { FiberBlock::current().block_barrier(); }
