@@ -172,8 +172,7 @@ struct List {
   int64_t count, blocks;
 };
 
-// Whether accesses of 16 bytes are allowed: every pointer of an item at a multiple of what its elements of a thread
-// take.
+// is_aligned: every pointer is at a multiple of the bytes that four elements take there, and accesses are of so many.
 struct ListedUpdate {
   OptimizerElements elements;
   int64_t count;
