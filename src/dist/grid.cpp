@@ -5,7 +5,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -17,6 +19,13 @@ namespace {
 
 using spec::GridPosition;
 using spec::GridShape;
+
+// Whether the host waits for everything that it gives to a device. Neighbours that each post a receipt before they send
+// would then wait for each other.
+bool launches_block() {
+  const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return value != nullptr && std::string(value) != "" && std::string(value) != "0";
+}
 
 // Builds the groups of one process. Every rank walks the same list of kinds of group; ranks of different groups of one
 // kind do not wait for each other.
@@ -56,7 +65,7 @@ class GroupMaker {
   // in one order, and use each once: a device's communicator exists when all its ranks have, and a first message that
   // waits for that could wait for one that comes after it.
   void add_lines(Group& stages) const {
-    if (options_.make_device_backend == nullptr || stages.size() == 1) return;
+    if (options_.make_device_backend == nullptr || stages.size() == 1 || launches_block()) return;
     std::map<Line, c10::intrusive_ptr<c10d::Backend>> lines;
     for (const int number : {kForwardLine, kBackwardLine})
       for (int64_t from = 0; from < stages.size(); ++from) {

@@ -223,9 +223,10 @@ c10d::Backend* Group::line_of(const at::Tensor& values, const Line& line) const 
   return found->second.get();
 }
 
-// A message is a broadcast to one: unlike a device's sends and receives it has a communicator that exists already.
+// A message is a broadcast to one: unlike a device's sends and receives it has a communicator that exists already. What
+// watches a device's work holds its tensors for a while: not the gradient of a message that is a leaf.
 Pending Group::start_on_line(c10d::Backend& line, const char* operation, const at::Tensor& values) const {
-  return start_on(line, operation, {values}, [](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
+  return start_on(line, operation, {values.detach()}, [](c10d::Backend& backend, std::vector<at::Tensor>& tensors) {
     return backend.broadcast(tensors, c10d::BroadcastOptions{});
   });
 }

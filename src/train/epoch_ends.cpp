@@ -1,7 +1,13 @@
 #include "train/epoch_ends.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/error.h"
 #include "base/format.h"
+#include "report/metrics_reader.h"
+#include "report/run_reader.h"
+#include "store/prune.h"
 
 namespace espalier::train {
 namespace {
@@ -23,15 +29,45 @@ EpochEnds::EpochEnds(Job& job, report::RunLog& log) : job_(job), log_(log) {
         "--save-keep-every N",
         ExitCode::kUsage);
   epochs_before_ = job.trainer().position().consumed_samples / samples_per_epoch_;
+  if (epochs_before_ > 0) record_earlier();
+}
+
+void EpochEnds::record(int64_t epoch, int64_t step) const {
+  if (job_.grid().rank == 0)
+    log_.event("epoch", step,
+               concat("the end of pass ", format_count(epoch), " over the training data, of ",
+                      format_count(samples_per_epoch_), " samples"));
+}
+
+void EpochEnds::record_earlier() const {
+  const std::filesystem::path folder = job_.config().checkpoint.save;
+  if (store::list_steps(folder).complete.empty()) return;  // nothing to lose: a run that begins from another's
+  std::set<int64_t> recorded;
+  for (const report::RunEvent& event : report::read_run(folder).events)
+    if (event.event == "epoch") recorded.insert(event.step);
+  const report::Metrics metrics = report::read_metrics(folder / "metrics.jsonl", {"consumed_samples"});
+  const auto column = metrics.columns.find("consumed_samples");
+  for (int64_t epoch = 1; epoch <= epochs_before_; ++epoch) {
+    const auto end = static_cast<double>(epoch * samples_per_epoch_);
+    size_t at = 0;
+    while (column != metrics.columns.end() && at < column->second.size() && !(column->second[at] >= end)) ++at;
+    const bool found = column != metrics.columns.end() && at < column->second.size();
+    // The first record may be of a later step than the one that ended the pass.
+    if (found && (at > 0 || metrics.steps[at] == 1)) {
+      if (!recorded.contains(metrics.steps[at])) record(epoch, metrics.steps[at]);
+    } else if (static_cast<int64_t>(recorded.size()) < epoch) {
+      throw UserError(
+          concat("--save-keep-epochs: nothing in '", folder.string(), "' tells at which step pass ", epoch,
+                 " over the data ended, and the checkpoint of it would be removed. Give --save-keep-every N"),
+          ExitCode::kUsage);
+    }
+  }
 }
 
 void EpochEnds::after_step(const report::StepReport& report) {
   if (!is_on()) return;
   const int64_t epochs = report.consumed_samples / samples_per_epoch_;
-  if (epochs > epochs_before_ && job_.grid().rank == 0)
-    log_.event("epoch", report.step,
-               concat("the end of pass ", format_count(epochs), " over the training data, of ",
-                      format_count(samples_per_epoch_), " samples"));
+  if (epochs > epochs_before_) record(epochs, report.step);
   epochs_before_ = epochs;
 }
 

@@ -12,12 +12,16 @@ namespace espalier::train {
 
 class EpochEnds : public Observer {
  public:
-  // Both outlive it. A UserError where the option is given and the data do not say how long a pass is.
+  // Both outlive it. Records the ends that a run passed before it had the option, by its metrics.jsonl. A UserError
+  // where the option is given and the data do not say how long a pass is, or where checkpoints are of passes whose ends
+  // nothing tells: they would be removed.
   EpochEnds(Job& job, report::RunLog& log);
   void after_step(const report::StepReport& report) override;
 
  private:
   bool is_on() const { return samples_per_epoch_ > 0; }
+  void record(int64_t epoch, int64_t step) const;
+  void record_earlier() const;
 
   Job& job_;
   report::RunLog& log_;

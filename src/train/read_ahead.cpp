@@ -18,8 +18,9 @@ void ReadAhead::begin(const Request& request) {
   wait();
   request_ = request;
   begun_ = std::async(std::launch::async, [this, request] {
-    // Alone: a team of threads for every step would cost more than it reads.
-    at::init_num_threads();
+    // Alone: a team of threads for every step would cost more than it reads. Asking makes ATen set its own number
+    // first.
+    at::get_num_threads();
     omp_set_num_threads(1);
     return loader_.read(request.first, request.num_micro_batches, request.micro_batch_size);
   });

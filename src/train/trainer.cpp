@@ -234,8 +234,11 @@ report::StepReport Trainer::step() {
   const double samples = static_cast<double>(report.global_batch_size);
   report.model_flops = samples * flops.model;
   report.hardware_flops = samples * flops.hardware * (estimates ? 2 : 1);
+  {
+    const WorkSpan span(Work::kData, "samples of the next step");
+    ahead_.wait();  // whoever sees the step may read the data
+  }
   report.step_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  ahead_.wait();  // whoever sees the step may read the data
   return report;
 }
 

@@ -32,6 +32,10 @@ void Pulse::follow(const RunSight& sight, double now, bool is_queued) {
     gained_ = now;
   }
   lowest_ = std::min(lowest_, sight.step);
+  if (!sight.is_paused)
+    paused_since_ = -1;
+  else if (paused_since_ < 0)
+    paused_since_ = now;
   if (!sight.has_died)
     dead_since_ = -1;
   else if (dead_since_ < 0)
@@ -62,9 +66,11 @@ std::string Pulse::silence(const RunSight& sight, double now) const {
     return concat("the process that answers for the run on this machine is gone, ", place_of(sight),
                   ", and recorded no end: it was killed, or ran out of memory");
   const double patience = std::max(patience_.seconds, kStepsOfPatience * sight.step_seconds);
-  if (sight.is_paused && now - gained_ >= patience)
-    return concat("the run has been paused for ", format_duration(now - gained_), ", ", place_of(sight),
+  if (paused_since_ >= 0) {
+    if (now - paused_since_ < patience) return "";
+    return concat("the run has been paused for ", format_duration(now - paused_since_), ", ", place_of(sight),
                   ": espalier ctl RUN resume continues it");
+  }
   if (now - changed_ >= patience)
     return concat("no step, record or checkpoint for ", format_duration(now - changed_), ", ", place_of(sight));
   // A run that went back gains nothing until it has done those steps again.

@@ -35,7 +35,7 @@ class Pulse {
   uint64_t life_ = 0;
   int64_t furthest_ = -1, lowest_ = -1;  // step; since the furthest was reached
   int64_t starts_ = 0;                   // when it was
-  double changed_ = 0, gained_ = 0, dead_since_ = -1;
+  double changed_ = 0, gained_ = 0, dead_since_ = -1, paused_since_ = -1;
 };
 
 }  // namespace espalier::watch

@@ -66,6 +66,24 @@ TEST_F(RetentionCommand, TheFirstAtOrAfterEachEndOfAPassOverTheData) {
       << outcome.errors;
 }
 
+// Of a run that gets the option when it goes on, the passes before count by its records.
+TEST_F(RetentionCommand, EndsOfPassesBeforeTheOptionAreFoundInTheRecords) {
+  const std::string words =
+      "--save run --load run --save-interval 3 --split 100,0,0 --micro-batch-size 100 --global-batch-size 400 ";
+  const Outcome outcome =
+      bash(concat(kHead, train(words + "--exit-interval 7"), "; cp -r run lost; rm lost/metrics.jsonl; ",
+                  train(words + "--save-keep-epochs"),
+                  "; ls -A run | grep step; grep '\"event\":\"epoch\"' run/events.jsonl | grep -o '\"step\":[0-9]*'; ",
+                  train(words + "--save-keep-epochs --save lost --load lost"), "; echo $?; ls -A lost | grep step"));
+  EXPECT_EQ(outcome.output,
+            "step_00000006\nstep_00000009\nstep_00000012\nstep_00000013\n"
+            "\"step\":4\n\"step\":8\n\"step\":12\n"
+            "2\nstep_00000003\nstep_00000006\nstep_00000007\n")
+      << outcome.errors;
+  EXPECT_NE(outcome.errors.find("nothing in 'lost' tells at which step pass 1 over the data ended"), std::string::npos)
+      << outcome.errors;
+}
+
 TEST_F(RetentionCommand, EndsOfPassesThatNobodyKnowsAreRefused) {
   const Outcome outcome = bash(
       concat(train("--save run --save-keep-epochs --packing best-fit; "), "echo $?; ", train("--save plain; "),

@@ -121,7 +121,9 @@ class VocabularyBlocks {
 
   VocabularyBlocks(const CrossEntropyInput& input, int64_t bytes) : input_(input), vocabulary_(input.weight.size(0)) {
     if (vocabulary_ == 0) return;
-    const int64_t logit_bytes = input.x.element_size() + (input.bias.defined() ? 4 : 0);
+    // With what is computed beside them: sums with a bias, and a cap's quotients, squares and slopes, in fp32.
+    const int64_t logit_bytes =
+        input.x.element_size() + (input.bias.defined() ? 4 : 0) + (input.soft_cap != 0 ? 12 : 0);
     const int64_t fitting = bytes / logit_bytes / std::max<int64_t>(1, tokens()) / kMultiple * kMultiple;
     const int64_t most = std::max(fitting, kMultiple);
     const int64_t number = (vocabulary_ + most - 1) / most;
