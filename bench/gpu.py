@@ -7,6 +7,8 @@ share is of the fastest bf16 product that cuBLAS did in the same run. Memory is 
 import argparse
 import json
 import pathlib
+import signal
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -26,7 +28,12 @@ class Case:
 
 CASES = {"gpt2": Case(16, 1024, 30), "gpt2-xl": Case(8, 1024, 12), "llama-8b": Case(2, 4096, 12)}
 WARM_UP = 5
+STARTED = time.monotonic()
 PEERS = {"PyTorch compiled": "compiled", "PyTorch eager": "eager"}
+
+
+def out_of_time(*_):
+    raise OutOfTime
 
 
 def gpu_limits():
@@ -63,7 +70,7 @@ def ours(session, shape, case):
 
 
 def compare(session, name, peers):
-    """A row for each side."""
+    """A row for each side that was measured before the time was over."""
     case, shape = CASES[name], GPU_SHAPES[name]
     running = {peer: new_peer(session, mode, shape, case) for peer, mode in peers.items()}
     results = {}
@@ -75,25 +82,25 @@ def compare(session, name, peers):
         for peer in running.values():
             if peer.process:
                 peer.process.kill()
-    rows = []
-    for side, rounds in results.items():
-        if not rounds:
-            continue
-        if side != "espalier" and results["espalier"]:
-            check_same_work(side, results["espalier"][0], rounds[0])
-        seconds = [run.step_seconds() for run in rounds]
-        rate = case.rows * case.length / median(seconds)
-        memory = median([run.gpu_peak_mib for run in rounds]) if side == "espalier" else running[side].gpu_peak_mib
-        rows.append({"model": name, "rows": case.rows, "length": case.length, "side": side, "seconds": median(seconds),
-                     "spread": spread(seconds), "tokens_per_s": rate, "peak_mib": memory,
-                     "model_tflops": rate * shape.flops_per_token(case.length) / 1e12, "rounds": seconds,
-                     "losses": rounds[0].losses[:5]})
-    return rows
+    return [row_of(name, case, shape, side, results, running) for side, rounds in results.items() if rounds]
+
+
+def row_of(name, case, shape, side, results, running):
+    rounds = results[side]
+    if side != "espalier" and results["espalier"]:
+        check_same_work(side, results["espalier"][0], rounds[0])
+    seconds = [run.step_seconds() for run in rounds]
+    rate = case.rows * case.length / median(seconds)
+    memory = median([run.gpu_peak_mib for run in rounds]) if side == "espalier" else running[side].gpu_peak_mib
+    return {"model": name, "rows": case.rows, "length": case.length, "side": side, "seconds": median(seconds),
+            "spread": spread(seconds), "tokens_per_s": rate, "peak_mib": memory,
+            "model_tflops": rate * shape.flops_per_token(case.length) / 1e12, "rounds": seconds,
+            "losses": rounds[0].losses[:5]}
 
 
 def print_rows(results):
     limits = results["gpu"]
-    print(f"{limits['name']}: bf16 products {limits['gemm_tflops']:.0f} TFLOP/s, copies {limits['copy_tb_per_s']:.2f} TB/s")
+    print(f"\n{limits['name']}: bf16 products {limits['gemm_tflops']:.0f} TFLOP/s, copies {limits['copy_tb_per_s']:.2f} TB/s")
     print(f"  {'':<24}{'':<18}{'ms a step':>10}{'spread':>8}{'tokens/s':>10}{'model TFLOP/s':>15}{'of products':>13}{'peak MiB':>10}"
           f"{'espalier is':>13}")
     for row in results["rows"]:
@@ -118,14 +125,17 @@ def main():
     training.WARM_UP = WARM_UP
     session = Session(arguments)
     if arguments.minutes:
-        session.deadline = time.monotonic() + 60 * arguments.minutes
+        session.deadline = STARTED + 60 * arguments.minutes
+    signal.signal(signal.SIGTERM, out_of_time)  # what is measured by then is still told
     results = {"gpu": gpu_limits(), "rows": []}
     peers = {name: mode for name, mode in PEERS.items() if not (arguments.without_eager and mode == "eager")}
     with tempfile.TemporaryDirectory() as session.work:
         for name in arguments.models.split(","):
             results["rows"] += compare(session, name, peers)
             pathlib.Path(arguments.output).write_text(json.dumps(results, indent=1) + "\n")
-    print_rows(results)
+            # Each model as soon as it is measured: the next ones take minutes.
+            print_rows(results | {"rows": [row for row in results["rows"] if row["model"] == name]})
+            sys.stdout.flush()
 
 
 main()
