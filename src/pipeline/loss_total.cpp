@@ -18,7 +18,7 @@ std::vector<at::Tensor> tensors_of(const LossTerm& term) {
   return tensors;
 }
 
-// `numbers`: the elements of tensors_of(term). Returns what comes behind them.
+// `numbers`: the elements of tensors_of(term). Returns what comes after them.
 const double* add_term(const LossTerm& term, const std::vector<int32_t>& sources, const double* numbers,
                        LossTotal& total) {
   const double sum = *numbers++, count = *numbers++;

@@ -69,7 +69,7 @@ void RunLog::flush() {
   if (!by_source.empty()) log_info(by_source);
 }
 
-// As in Megatron: behind the first line, when all that a step needs has been there.
+// As in Megatron: after the first line, when all that a step needs has been allocated.
 void RunLog::show_memory_once(const StepReport& report) {
   if (memory_shown_ || !report.gpu_memory) return;
   memory_shown_ = true;

@@ -1,6 +1,6 @@
 // A device's backend for messages between two ranks, without a device: as NCCL's, and less kind.
 //
-// What is begun is done by a thread, one after another, as on a stream: a message stays in front of those behind it
+// What is begun is done by a thread, one after another, as on a stream: a message stays before those that follow it
 // until its receiver has begun to receive. The receiver's tensor holds NaN until it has waited. Only broadcasts from
 // rank 0 of two.
 #pragma once

@@ -36,7 +36,7 @@ inline char* shared_bytes_at(SharedAddress address, size_t bytes) {
 
 // ---- copies that arrive when they are waited for
 
-// Of one thread. Nothing is there before the wait, and what the source holds then is what arrives.
+// Of one thread. Nothing has arrived before the wait, and what the source holds then is what arrives.
 class PendingCopies {
  public:
   struct Copy {

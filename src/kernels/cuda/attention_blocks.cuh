@@ -26,7 +26,7 @@ struct AttentionTiles {
   __device__ static int first_feature() { return static_cast<int>(threadIdx.x) / kWarp % kParts * kOwn; }
 };
 
-// The first query head of a block's group, in shared memory for want of registers: there behind the next barrier.
+// The first query head of a block's group, in shared memory for want of registers: valid after the next barrier.
 struct StoredGroup {
   static constexpr int kBytes = 16;
   int* numbers;
@@ -45,7 +45,7 @@ struct StoredGroup {
   }
 };
 
-// What the queries of each warp see, in shared memory for want of registers: there behind the next barrier.
+// What the queries of each warp see, in shared memory for want of registers: valid after the next barrier.
 template <class Tiles>
 struct KeysOfWarps {
   static constexpr int kBytes = Tiles::kWarps * static_cast<int>(sizeof(KeysOfQueries));

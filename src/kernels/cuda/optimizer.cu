@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kElements = 4;  // that a thread updates at a time
 
-// Elements i .. i + kElements - 1, of which `left` are there.
+// Elements i .. i + kElements - 1, of which `left` exist.
 template <class Optimizer, class T, bool kWhole>
 __device__ void update_elements(const OptimizerElements& args, const typename Optimizer::Constants& by, int64_t i,
                                 int64_t left) {

@@ -20,7 +20,7 @@ struct Pack {
 template <class T, bool kWhole>
 inline constexpr int kTaken = kWhole ? kPack<T> : 1;
 
-// kWhole: all of them are there, at an address that is a multiple of their size (at most 16). Else the first `left` are
+// kWhole: all of them exist, at an address that is a multiple of their size (at most 16). Else the first `left` are
 // and the others are zeros.
 template <bool kWhole, int kCount, class T>
 __device__ inline Pack<T, kCount> load_some(const T* from, int64_t left) {
@@ -156,7 +156,7 @@ void launch_sums(const char* name, const Body& body, int64_t rows, int64_t colum
   add_parts(to.partials, num_parts(rows), Body::kSums * columns, to.sums, stream);
 }
 
-// With sums where `sums` is there.
+// With sums where `sums` is not null.
 template <class Body>
 void launch_packs(const char* name, const Body& body, int64_t rows, int64_t columns, const ColumnSums* sums,
                   Stream stream) {
