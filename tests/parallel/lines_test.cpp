@@ -18,8 +18,9 @@ TEST(Lines, GiveTheBitsOfMessagesThroughHostMemory) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);
   const Words flags =
-      tiny_run(folder / "data") + Words{"--num-layers",       "4",  "--train-samples",     "32", "--eval-iters", "0",
-                                        "--lr-decay-samples", "32", "--lr-warmup-samples", "8"};
+      tiny_run(folder / "data") +
+      Words{"--num-layers",        "4", "--train-samples", "32", "--eval-iters", "0", "--lr-decay-samples", "32",
+            "--lr-warmup-samples", "8", "--num-threads",   "1"};  // OpenMP's threads do not outlast a fork
   for (const char* layout : {"pp2", "pp4", "pp2vp2", "pp2zb", "pp2dp2"}) {
     const train::ParityRun by_lines = parity_run(families::gpt_family(), flags, layout, with_lines());
     const train::ParityRun by_host = parity_run(families::gpt_family(), flags, layout);
