@@ -1,7 +1,7 @@
 #include "train/epoch_ends.h"
 
-#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -45,15 +45,16 @@ void EpochEnds::record_earlier() const {
   std::set<int64_t> recorded;
   for (const report::RunEvent& event : report::read_run(folder).events)
     if (event.event == "epoch") recorded.insert(event.step);
-  const report::Metrics metrics = report::read_metrics(folder / "metrics.jsonl", {"consumed_samples"});
-  const auto column = metrics.columns.find("consumed_samples");
+  if (static_cast<int64_t>(recorded.size()) >= epochs_before_)
+    return;  // as at every start but the first with the option
+  report::Metrics metrics = report::read_metrics(folder / "metrics.jsonl", {"consumed_samples"});
+  const std::vector<double>& consumed = metrics.columns["consumed_samples"];
+  size_t at = 0;
   for (int64_t epoch = 1; epoch <= epochs_before_; ++epoch) {
     const auto end = static_cast<double>(epoch * samples_per_epoch_);
-    size_t at = 0;
-    while (column != metrics.columns.end() && at < column->second.size() && !(column->second[at] >= end)) ++at;
-    const bool found = column != metrics.columns.end() && at < column->second.size();
+    while (at < consumed.size() && !(consumed[at] >= end)) ++at;
     // The first record may be of a later step than the one that ended the pass.
-    if (found && (at > 0 || metrics.steps[at] == 1)) {
+    if (at < consumed.size() && (at > 0 || metrics.steps[at] == 1)) {
       if (!recorded.contains(metrics.steps[at])) record(epoch, metrics.steps[at]);
     } else if (static_cast<int64_t>(recorded.size()) < epoch) {
       throw UserError(
