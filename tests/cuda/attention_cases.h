@@ -85,6 +85,39 @@ inline Tensors attend(at::ScalarType type, const Mask& mask, kernels::Heads head
   return {y, qkv.grad(), context.relative_bias.grad()};
 }
 
+// Queries of one sequence over sk keys of another: the result, and the gradients of queries and of keys and values.
+inline Tensors attend_another(at::ScalarType type, Range range, bool dropout, int64_t s, int64_t sk, int64_t head_size,
+                              at::Device device) {
+  const kernels::Heads heads{4, 2};
+  const Mask mask{"", false, false, dropout, 0};
+  tensor::AttentionContext context = context_of(mask, heads, s, device);
+  context.mask = tensor::AttentionContext::Mask::kFull;
+  set_range(context, range, s, sk, device);
+  const at::Tensor query = leaf(random({s, 2, heads.query_columns(head_size)}, type, 1), device);
+  const at::Tensor key_value = leaf(random({sk, 2, heads.key_value_columns(head_size)}, type, 2), device);
+  const at::Tensor y = kernels::cross_attention(query, key_value, context, heads, 4);
+  torch::autograd::backward({y}, {random(y.sizes(), type, 3).to(device)});
+  return {y, query.grad(), key_value.grad()};
+}
+
+// Positions begin .. end - 1 see one another; all others are NaN, see nothing and are not seen.
+inline Tensors attend_amid_nan(at::ScalarType type, int64_t head_size, int64_t length, int64_t begin, int64_t end,
+                               at::Device device) {
+  const at::Tensor values = random({length, 1, kernels::Heads{4, 2}.columns(head_size)}, type, 1);
+  const at::Tensor upstream = random({length, 1, 4 * head_size}, type, 2);
+  for (const at::Tensor& x : {values, upstream})
+    for (const at::Tensor& part : {x.narrow(0, 0, begin), x.narrow(0, end, length - end)}) part.fill_(NAN);
+  tensor::AttentionContext context;
+  const at::Tensor queries = at::arange(length, at::kInt).view({1, length});
+  const at::Tensor sees = ((queries >= begin) & (queries < end)).to(at::kInt);
+  context.first_key = (sees * begin).contiguous().to(device);
+  context.last_key = (sees * end - 1).contiguous().to(device);
+  const at::Tensor qkv = leaf(values, device);
+  const at::Tensor y = kernels::attention(qkv, context, {4, 2}, 4);
+  torch::autograd::backward({y}, {upstream.to(device)});
+  return {y, qkv.grad()};
+}
+
 // bf16: the CPU rounds probabilities and their gradients before its products, as tensor cores do; other kernels do not.
 inline double units(at::ScalarType type) { return type == at::kFloat ? 64 : 6; }
 

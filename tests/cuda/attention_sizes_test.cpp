@@ -64,25 +64,10 @@ TEST(DeviceAttentionSizes, LargestLogitsAgree) {
 
 // Whole tiles of NaN that no query sees, of keys and of queries that see nothing.
 TEST(DeviceAttentionSizes, DoesNotReadWhatABlockCannotSee) {
-  constexpr int64_t kLength = 300, kBegin = 64, kEnd = 192;
   for (const int64_t head_size : {16, 72})
     expect_agreement(
         "padding of NaN", at::kBFloat16,
-        [&](at::Device device) -> Tensors {
-          at::Tensor values = random({kLength, 1, kernels::Heads{4, 2}.columns(head_size)}, at::kBFloat16, 1);
-          at::Tensor upstream = random({kLength, 1, 4 * head_size}, at::kBFloat16, 2);
-          for (const at::Tensor& x : {values, upstream})
-            for (const at::Tensor& part : {x.narrow(0, 0, kBegin), x.narrow(0, kEnd, kLength - kEnd)}) part.fill_(NAN);
-          tensor::AttentionContext context;
-          const at::Tensor queries = at::arange(kLength, at::kInt).view({1, kLength});
-          const at::Tensor sees = ((queries >= kBegin) & (queries < kEnd)).to(at::kInt);
-          context.first_key = (sees * kBegin).contiguous().to(device);
-          context.last_key = (sees * kEnd - 1).contiguous().to(device);
-          const at::Tensor qkv = leaf(values, device);
-          const at::Tensor y = kernels::attention(qkv, context, {4, 2}, 4);
-          torch::autograd::backward({y}, {upstream.to(device)});
-          return {y, qkv.grad()};
-        },
+        [&](at::Device device) { return attend_amid_nan(at::kBFloat16, head_size, 300, 64, 192, device); },
         units(at::kBFloat16));
 }
 
@@ -95,20 +80,12 @@ TEST(DeviceAttentionSizes, OfAnotherSequenceAgrees) {
           expect_agreement(
               "cross-attention", type,
               [&, s = s, sk = sk](at::Device device) -> Tensors {
-                const kernels::Heads heads{4, 2};
-                const Mask mask{"", false, false, dropout, 0};
-                tensor::AttentionContext context = context_of(mask, heads, s, device);
-                context.mask = tensor::AttentionContext::Mask::kFull;
-                set_range(context, range, s, sk, device);
-                const at::Tensor query = leaf(random({s, 2, heads.query_columns(24)}, type, 1), device);
-                const at::Tensor key_value = leaf(random({sk, 2, heads.key_value_columns(24)}, type, 2), device);
-                const at::Tensor y = kernels::cross_attention(query, key_value, context, heads, 4);
-                torch::autograd::backward({y}, {random(y.sizes(), type, 3).to(device)});
-                if (sk > 1) return {y, query.grad(), key_value.grad()};
+                const Tensors all = attend_another(type, range, dropout, s, sk, 24, device);
+                if (sk > 1) return all;
                 // The difference of two sums that are equal but for their order: 24 products below 16, in fp32, by a
                 // key below 4.
-                EXPECT_LE(query.grad().abs().max().to(at::kFloat).item<float>(), 24 * 16 * 4 * 0x1p-24);
-                return {y, key_value.grad()};
+                EXPECT_LE(all[1].abs().max().to(at::kFloat).item<float>(), 24 * 16 * 4 * 0x1p-24);
+                return {all[0], all[2]};
               },
               units(type));
         }

@@ -139,25 +139,9 @@ TEST(DeviceAttention, AgreesUnderEveryRangeInEveryTypeAndSize) {
 
 // Whole tiles of NaN that no query sees, of keys and of queries that see nothing.
 TEST(DeviceAttention, DoesNotReadWhatABlockCannotSee) {
-  constexpr int64_t kLength = 200, kBegin = 64, kEnd = 128;
   expect_agreement(
       "padding of NaN", at::kFloat,
-      [&](at::Device device) -> Tensors {
-        at::Tensor values = random({kLength, 1, kernels::Heads{4, 2}.columns(16)}, at::kFloat, 1);
-        at::Tensor upstream = random({kLength, 1, 64}, at::kFloat, 2);
-        for (const at::Tensor& x : {values, upstream})
-          for (const at::Tensor& part : {x.narrow(0, 0, kBegin), x.narrow(0, kEnd, kLength - kEnd)}) part.fill_(NAN);
-        tensor::AttentionContext context;
-        const at::Tensor queries = at::arange(kLength, at::kInt).view({1, kLength});
-        const at::Tensor sees = ((queries >= kBegin) & (queries < kEnd)).to(at::kInt);
-        context.first_key = (sees * kBegin).contiguous().to(device);
-        context.last_key = (sees * kEnd - 1).contiguous().to(device);
-        const at::Tensor qkv = leaf(values, device);
-        const at::Tensor y = kernels::attention(qkv, context, {4, 2}, 4);
-        torch::autograd::backward({y}, {upstream.to(device)});
-        return {y, qkv.grad()};
-      },
-      units(at::kFloat));
+      [&](at::Device device) { return attend_amid_nan(at::kFloat, 16, 200, 64, 128, device); }, units(at::kFloat));
 }
 
 TEST(DeviceAttention, OfAnotherSequenceAgrees) {
@@ -168,18 +152,7 @@ TEST(DeviceAttention, OfAnotherSequenceAgrees) {
           for (const bool dropout : {false, true})
             expect_agreement(
                 "cross-attention", type,
-                [&](at::Device device) -> Tensors {
-                  const kernels::Heads heads{4, 2};
-                  const Mask mask{"", false, false, dropout, 0};
-                  tensor::AttentionContext context = context_of(mask, heads, s, device);
-                  context.mask = tensor::AttentionContext::Mask::kFull;
-                  set_range(context, range, s, sk, device);
-                  const at::Tensor query = leaf(random({s, 2, heads.query_columns(20)}, type, 1), device);
-                  const at::Tensor key_value = leaf(random({sk, 2, heads.key_value_columns(20)}, type, 2), device);
-                  const at::Tensor y = kernels::cross_attention(query, key_value, context, heads, 4);
-                  torch::autograd::backward({y}, {random(y.sizes(), type, 3).to(device)});
-                  return {y, query.grad(), key_value.grad()};
-                },
+                [&](at::Device device) { return attend_another(type, range, dropout, s, sk, 20, device); },
                 units(type));
 }
 
