@@ -1,5 +1,5 @@
-// A few steps of every family, and of every part of a model or a step that is an option, on the GPU and on the CPU.
-// Not part of the tests that run the kernels thread by thread, where each of these takes half a minute.
+// A few steps of GPT, BERT, T5 and a biencoder, and of every part of a model or a step that is an option, on the GPU
+// and on the CPU. Not part of the tests that run the kernels thread by thread, where each of these takes half a minute.
 #include <gtest/gtest.h>
 
 #include "base/format.h"
