@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kFirstSteps = 2, kStepsToKnowNoise = 10, kStepsOfNoise = 32;
 constexpr double kLeastNoise = 0.002;
 constexpr double kShareOfAStep = 5;
+constexpr int64_t kMostDoublings = 10, kStepsToHalve = 10'000;
 
 // The median of sorted values without the one at `left_out`.
 double median_without(const std::vector<double>& sorted, size_t left_out) {
@@ -72,6 +73,14 @@ void StragglerRule::learn_noise(Kin& kin) {
   kin.noise = std::max(kLeastNoise, *middle / (0.6745 * std::sqrt(2.0)));
 }
 
+// Of the sum that says that the rank is slower, or no longer.
+double StragglerRule::threshold_for(Rank& rank) const {
+  if (rank.is_named) return threshold_;
+  if (rank.num_doublings > 0 && num_steps_ - rank.last_change >= kStepsToHalve)
+    --rank.num_doublings, rank.last_change = num_steps_;
+  return std::ldexp(threshold_, static_cast<int>(rank.num_doublings));
+}
+
 void StragglerRule::weigh(const Kin& kin, std::vector<Verdict>& verdicts) {
   const double slower = std::log1p(kSlower), bound = threshold_ / kShareOfAStep;
   for (const int64_t number : kin.ranks) {
@@ -80,7 +89,9 @@ void StragglerRule::weigh(const Kin& kin, std::vector<Verdict>& verdicts) {
     double& sum = rank.is_named ? rank.fast : rank.slow;
     sum = std::max(0.0, sum + (rank.is_named ? -evidence : evidence));
     rank.sum += rank.x, ++rank.count;
-    if (sum > threshold_) {
+    if (sum > threshold_for(rank)) {
+      if (rank.is_named) rank.num_doublings = std::min(kMostDoublings, rank.num_doublings + 1);
+      rank.last_change = num_steps_;
       rank.is_named = !rank.is_named;
       verdicts.push_back({.rank = number,
                           .begins = rank.is_named,

@@ -14,6 +14,10 @@
 // last 32 steps and all kin, by 0.6745 sqrt(2) (a lasting difference does not widen it), at least 0.2 %. The first two
 // steps, and ten more until s is known, name nobody.
 //
+// A rank that is slow at times, as on a machine that others use, would be named and keep up again for ever: after each
+// incident the next one of that rank takes twice the evidence, up to a thousand times; 10,000 steps without one halve
+// that again.
+//
 // For noise that is independent from step to step, with a standard deviation of 2.5 % of c (2 % where three ranks are
 // kin, 1.5 % where two are), and one step of a hundred half as long again: named within 30 steps of a slowdown by 5 %
 // in at least 99 of 100 cases, less than one false name in 10,000 steps. straggler_rule_test.cpp measures both. Where
@@ -47,7 +51,9 @@ class StragglerRule {
     double x = 0;
     double slow = 0, fast = 0;  // sums of evidence
     bool is_named = false;
-    double sum = 0;  // of x since `slow` (of a named one: `fast`) was 0 last
+    int64_t num_doublings = 0;  // of the threshold, after as many incidents
+    int64_t last_change = 0;    // the step of the last incident, its end, or a halving
+    double sum = 0;             // of x since `slow` (of a named one: `fast`) was 0 last
     int64_t count = 0;
   };
   struct Kin {
@@ -59,6 +65,7 @@ class StragglerRule {
   void compare(Kin& kin, const std::vector<double>& own_seconds);
   void learn_noise(Kin& kin);
   void weigh(const Kin& kin, std::vector<Verdict>& verdicts);
+  double threshold_for(Rank& rank) const;
 
   std::vector<Rank> ranks_;
   std::vector<Kin> kins_;

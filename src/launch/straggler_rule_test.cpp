@@ -120,6 +120,28 @@ TEST(StragglerRule, FourSlowStepsNameNobody) {
   }
 }
 
+// Slow for 12 of every 80 steps: 500 times in 40,000 steps. They give 12 fifths of the evidence that names a rank, so
+// that two doublings make it too little; each 10,000 steps halve it once.
+TEST(StragglerRule, ARankThatIsSlowNowAndThenIsNamedMoreAndMoreRarely) {
+  SimulatedRun run(4, 0.02, 9);
+  StragglerRule rule(all_kin(4));
+  size_t num_named = 0;
+  for (int step = 0; step < 40'000; ++step) {
+    run.factor[1] = step % 80 >= 68 ? 1.2 : 1;
+    for (const auto& verdict : rule.add_step(run.step())) {
+      EXPECT_EQ(verdict.rank, 1);
+      num_named += verdict.begins ? 1 : 0;
+    }
+  }
+  EXPECT_GE(num_named, 2U);
+  EXPECT_LE(num_named, 2U + 40'000 / 10'000);
+  run.factor[1] = 1.2;
+  bool is_named = false;
+  for (int step = 0; step < 100; ++step)
+    for (const auto& verdict : rule.add_step(run.step())) is_named = is_named || verdict.begins;
+  EXPECT_TRUE(is_named) << "then it stays slow";
+}
+
 // Stages of a pipeline take the times that they take.
 TEST(StragglerRule, RanksOfOtherWorkAreNotCompared) {
   SimulatedRun run(5, 0.02, 5);

@@ -24,7 +24,7 @@ size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-int num_kills() { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? 50 : 10; }
+int num_kills(int in_suite, int all) { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? all : in_suite; }
 
 constexpr int64_t kRanks = 2;
 constexpr const char* kVerdict = "failed (signal 9, SIGKILL); starting ";
@@ -32,7 +32,7 @@ constexpr const char* kVerdict = "failed (signal 9, SIGKILL); starting ";
 // A run and the same with a rank killed again and again, until both end; whether their bits are equal is left to see.
 class RandomKills {
  public:
-  RandomKills(const TemporaryFolder& folder, const Words& flags) : folder_(folder), kills_(num_kills()) {
+  RandomKills(const TemporaryFolder& folder, int kills, const Words& flags) : folder_(folder), kills_(kills) {
     write_token_files(folder / "data", 300, 5);
     const std::string samples = std::to_string(8 * 12 * (kills_ + 1));
     run_ = Words{"train", "gpt"} + tiny_run(folder / "data") +
@@ -102,7 +102,7 @@ class RandomKills {
 
 TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
   const TemporaryFolder folder;
-  RandomKills run(folder, {"--save-interval", "3"});
+  RandomKills run(folder, num_kills(10, 50), {"--save-interval", "3"});
   ASSERT_NO_FATAL_FAILURE(run.let_alone());
   ASSERT_NO_FATAL_FAILURE(run.kill_ranks([](const std::string&) {}));
   EXPECT_LT(run.slowest_seconds(), 10);
@@ -113,7 +113,7 @@ TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
 // Nothing is on disk before the end: without the copies in memory each restart would begin at step 0.
 TEST(Restart, FromMemoryARunWhoseRanksAreKilledLosesAStepAtMostEachTime) {
   const TemporaryFolder folder;
-  RandomKills run(folder, {"--save-interval", "100000", "--non-persistent-save-interval", "1"});
+  RandomKills run(folder, num_kills(100, 1000), {"--save-interval", "100000", "--non-persistent-save-interval", "1"});
   ASSERT_NO_FATAL_FAILURE(run.let_alone());
   const std::string mark = "going on from the copy of the state at iteration ";
   int64_t made = 0, most_lost = 0;
