@@ -1,10 +1,12 @@
 #include "data/index_array.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include "base/file.h"
+#include "base/hash.h"
+#include "data/internal/large_memory.h"
 
 namespace espalier::data {
 namespace {
@@ -28,8 +30,7 @@ size_t bytes_per_value(IndexArray::Type type) { return type == IndexArray::Type:
 }  // namespace
 
 IndexArray::IndexArray(Type type, int64_t rows, int64_t columns) : type_(type), rows_(rows), columns_(columns) {
-  data_ =
-      std::shared_ptr<void>(::operator new(std::max<size_t>(size_bytes(), 1)), [](void* p) { ::operator delete(p); });
+  data_ = internal::large_memory(size_bytes());
 }
 
 size_t IndexArray::size_bytes() const { return static_cast<size_t>(size()) * bytes_per_value(type_); }
@@ -42,13 +43,20 @@ int64_t IndexArray::rows_of_npy(const std::filesystem::path& path, Type type, in
   return (static_cast<int64_t>(bytes) - header) / (columns * static_cast<int64_t>(bytes_per_value(type)));
 }
 
-void IndexArray::write_npy(const std::filesystem::path& path) const {
+uint64_t IndexArray::write_npy(const std::filesystem::path& path) const {
+  constexpr size_t kPiece = size_t{1} << 19;  // copied by the system from the cache, where the checksum brought it
   const std::string header = npy_header(type_, rows_, columns_);
   OutputFile file(path);
   file.write(header.data(), header.size());
-  file.write(data_.get(), size_bytes());
-  file.sync();
+  Hasher hasher;
+  for (size_t at = 0; at < size_bytes(); at += kPiece) {
+    const uint8_t* const piece = static_cast<const uint8_t*>(data_.get()) + at;
+    const size_t bytes = std::min(kPiece, size_bytes() - at);
+    hasher.update(piece, bytes);
+    file.write(piece, bytes);
+  }
   file.close();
+  return hasher.digest();
 }
 
 IndexArray IndexArray::map_npy(const std::filesystem::path& path, Type type, int64_t rows, int64_t columns) {

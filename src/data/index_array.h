@@ -50,8 +50,9 @@ class IndexArray {
         [&](auto values) { visitor(std::span<const typename decltype(values)::element_type>(values)); });
   }
 
-  // Writes numpy's format 1.0, byte for byte as np.save does, and fsyncs. Not atomic.
-  void write_npy(const std::filesystem::path& path) const;
+  // Writes numpy's format 1.0, byte for byte as np.save does, and gives the hash64 of the values. Not atomic; the
+  // system brings it to the disk when it will.
+  uint64_t write_npy(const std::filesystem::path& path) const;
   // Maps a file that holds exactly this type and shape; throws a UserError with expected and found otherwise.
   static IndexArray map_npy(const std::filesystem::path& path, Type type, int64_t rows, int64_t columns = 1);
   // The rows of such a file, as its length implies them; map_npy() compares the header. 0 where it is too short.

@@ -1,20 +1,21 @@
 // numpy's legacy generator, RandomState(seed), as far as Megatron's sample order and its masking draw from it.
 //
 // numpy has frozen this stream, so the same seed gives the same order in every version. The draws of a shuffle depend
-// on its length alone, not on the type or the values of what is shuffled: a Python list takes the same as an array.
+// on its length alone, not on the type or the values of what is shuffled: a Python list takes the same as an array, and
+// what follows a shuffle can be drawn before the shuffle is done, by a copy of the generator that skips it.
 #pragma once
 
 #include <cstdint>
-#include <random>
 #include <span>
 
 #include "base/progress.h"
+#include "data/internal/numpy_words.h"
 
 namespace espalier::data {
 
 class NumpyRandom {
  public:
-  explicit NumpyRandom(uint32_t seed) : engine_(seed) {}
+  explicit NumpyRandom(uint32_t seed) : words_(seed) {}
 
   // A whole number from 0 to `maximum`, both included. Nothing is drawn for maximum 0.
   uint64_t interval(uint64_t maximum);
@@ -38,8 +39,11 @@ class NumpyRandom {
   template <class Value>
   void shuffle(std::span<Value> values, Progress* progress = nullptr);
 
+  // Draws what a shuffle of so many values would: a tenth of its time.
+  void skip_shuffle(size_t num_values);
+
  private:
-  std::mt19937 engine_;  // the words of init_genrand(seed), as in numpy
+  internal::NumpyWords words_;  // those of init_genrand(seed), as in numpy
 };
 
 }  // namespace espalier::data

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <random>
+#include <string>
 #include <vector>
+
+#include "base/cpu_isa.h"
+#include "data/internal/numpy_words.h"
 
 namespace espalier::data {
 namespace {
@@ -58,15 +64,76 @@ TEST(NumpyRandom, LargeIntervalTakesTwoWords) {
   EXPECT_EQ(NumpyRandom(77).interval(maximum), expected);
 }
 
-// Longer than the block that is drawn ahead; the plain loop is the definition.
-TEST(NumpyRandom, LongShuffleEqualsThePlainLoop) {
-  const int64_t size = 1009;
-  std::vector<int64_t> expected(size);
-  std::iota(expected.begin(), expected.end(), 0);
-  NumpyRandom random(99);
-  for (int64_t at = size - 1; at > 0; --at) std::swap(expected[at], expected[random.interval(at)]);
-  EXPECT_EQ(shuffled_range(99, size), expected);
+// numpy's legacy generator by the standard library and its shuffle by the book: what every instruction set must give.
+class PlainNumpy {
+ public:
+  explicit PlainNumpy(uint32_t seed) : words_(seed) {}
+
+  uint32_t word() { return static_cast<uint32_t>(words_()); }
+
+  std::vector<int64_t> shuffled_range(int64_t size) {
+    std::vector<int64_t> values(static_cast<size_t>(size));
+    std::iota(values.begin(), values.end(), 0);
+    for (size_t at = values.size(); at-- > 1;) {
+      size_t mask = 1, partner;
+      while (mask < at) mask = 2 * mask + 1;
+      do partner = word() & mask;
+      while (partner > at);
+      std::swap(values[at], values[partner]);
+    }
+    return values;
+  }
+
+ private:
+  std::mt19937 words_;
+};
+
+class NumpyRandomOnEachIsa : public testing::TestWithParam<CpuIsa> {
+  const ForceCpuIsa force_{GetParam()};
+};
+
+TEST_P(NumpyRandomOnEachIsa, WordsAreThoseOfTheStandardLibrary) {
+  internal::NumpyWords words(4321);
+  PlainNumpy plain(4321);
+  for (int at = 0; at < 3 * 624 + 5; ++at) ASSERT_EQ(words.take(), plain.word()) << "word " << at;
 }
+
+// Around what is drawn at once, a block of words, a block of partners, and where the mask changes.
+TEST_P(NumpyRandomOnEachIsa, ShuffleEqualsThePlainLoop) {
+  for (const int64_t size : {1,    2,    3,    7,    33,   47,   48,   49,    50,    95,    96,    97,     127,   128,
+                             129,  255,  256,  257,  624,  625,  1009, 2047,  2048,  2049,  2050,  2111,   2112,  2113,
+                             4095, 4096, 4097, 4159, 4160, 4161, 8193, 32768, 65535, 65536, 65537, 131072, 131073})
+    for (const int words_before : {0, 17, 623}) {
+      NumpyRandom random(99), ahead(99);
+      PlainNumpy plain(99);
+      for (int at = 0; at < words_before; ++at) random.interval(0xffffffffu), ahead.interval(0xffffffffu), plain.word();
+      std::vector<int32_t> values(static_cast<size_t>(size));
+      std::iota(values.begin(), values.end(), 0);
+      random.shuffle(std::span(values));
+      ahead.skip_shuffle(values.size());
+      const std::vector<int64_t> expected = plain.shuffled_range(size);
+      ASSERT_TRUE(std::equal(values.begin(), values.end(), expected.begin(), expected.end()))
+          << size << " values after " << words_before << " words";
+      const uint32_t next = plain.word();
+      ASSERT_EQ(random.interval(0xffffffffu), next) << size << " values after " << words_before << " words";
+      ASSERT_EQ(ahead.interval(0xffffffffu), next) << size << " values after " << words_before << " words";
+    }
+}
+
+// Every maximum from 1 on, many of them in doubt because so few values are possible.
+TEST_P(NumpyRandomOnEachIsa, EverySmallShuffleEqualsThePlainLoop) {
+  for (int64_t size = 1; size <= 700; ++size) {
+    std::vector<uint32_t> values(static_cast<size_t>(size));
+    std::iota(values.begin(), values.end(), 0);
+    NumpyRandom(static_cast<uint32_t>(size)).shuffle(std::span(values));
+    const std::vector<int64_t> expected = PlainNumpy(static_cast<uint32_t>(size)).shuffled_range(size);
+    ASSERT_TRUE(std::equal(values.begin(), values.end(), expected.begin(), expected.end())) << size << " values";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NumpyRandomOnEachIsa,
+                         testing::ValuesIn(cpu_isas_of_machine().begin(), cpu_isas_of_machine().end()),
+                         [](const auto& isa) { return std::string(cpu_isa_name(isa.param)); });
 
 TEST(NumpyRandom, ShuffleOfNothingAndOfOneDrawsNothing) {
   NumpyRandom random(1234);

@@ -1,12 +1,17 @@
 #include "data/sample_index.h"
 
 #include <algorithm>
+#include <future>
 #include <limits>
 #include <new>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/thread_pool.h"
+#include "data/internal/sample_starts.h"
 #include "data/numpy_random.h"
 
 namespace espalier::data {
@@ -19,16 +24,17 @@ constexpr int64_t kMaxUint32Samples = (int64_t{1} << 32) - 2;
 
 // Opening a store does not walk its sizes; here all are read.
 int64_t sum_of_sizes(const DocumentSizes& sizes, const SampleRequest& request) {
-  int64_t sum = 0;
+  int64_t sum = 0, signs = 0;
   for (int64_t document = request.documents.begin; document < request.documents.end; ++document) {
-    const int64_t size = sizes[document];
-    if (size < 0)
-      throw UserError(concat(request.name, ": size of sequence ", document, ": expected 0 or more, found ", size,
-                             ". The .idx is damaged; 'espalier data check' reads all of it."),
-                      ExitCode::kBadData);
-    sum += size;
+    sum += sizes[document];
+    signs |= sizes[document];
   }
-  return sum;
+  if (signs >= 0) return sum;
+  int64_t document = request.documents.begin;
+  while (sizes[document] >= 0) ++document;
+  throw UserError(concat(request.name, ": size of sequence ", document, ": expected 0 or more, found ", sizes[document],
+                         ". The .idx is damaged; 'espalier data check' reads all of it."),
+                  ExitCode::kBadData);
 }
 
 void check_request(const DocumentSizes& sizes, const SampleRequest& request) {
@@ -37,13 +43,50 @@ void check_request(const DocumentSizes& sizes, const SampleRequest& request) {
   ESPALIER_CHECK(request.sequence_length > 0 && request.num_samples >= 0);
 }
 
-// Writes `copies` times the numbers of the range, then shuffles them all together.
-template <class Value>
-void fill_epochs(std::span<Value> values, const DocumentRange& documents, NumpyRandom& random, Progress& progress) {
-  for (size_t at = 0; at < values.size(); at += static_cast<size_t>(documents.size()))
-    std::iota(values.begin() + at, values.begin() + at + documents.size(), static_cast<Value>(documents.begin));
-  random.shuffle(values, &progress);
+// Threads that so much work is worth.
+int num_threads_for(int64_t num_values) {
+  constexpr int64_t kValuesOfAThread = 1 << 18;
+  return static_cast<int>(std::clamp<int64_t>(num_values / kValuesOfAThread, 1, num_usable_cores()));
 }
+
+// Shuffles one row after another with the draws of one generator. The draws are few next to the swaps and depend on the
+// lengths alone: with a pool each row is shuffled by one of its threads, with a copy of the generator, while this one
+// draws ahead to where the next row's begin.
+class Shuffles {
+ public:
+  Shuffles(uint32_t seed, ThreadPool* pool, Progress& progress) : random_(seed), pool_(pool), progress_(progress) {}
+  ~Shuffles() {
+    for (auto& row : rows_)
+      if (row.valid()) row.wait();
+  }
+  Shuffles(const Shuffles&) = delete;
+  Shuffles& operator=(const Shuffles&) = delete;
+
+  // The numbers from `first` on, `period` of them, then again until `values` are full, all shuffled together.
+  template <class Value>
+  void add(std::span<Value> values, int64_t first, int64_t period) {
+    const auto shuffle = [values, first, period, &progress = progress_](NumpyRandom& random) {
+      for (size_t at = 0; at < values.size(); at += static_cast<size_t>(period)) {
+        const auto epoch = values.subspan(at, std::min(static_cast<size_t>(period), values.size() - at));
+        std::iota(epoch.begin(), epoch.end(), static_cast<Value>(first));
+      }
+      random.shuffle(values, &progress);
+    };
+    if (pool_ == nullptr) return shuffle(random_);
+    rows_.push_back(pool_->submit([shuffle, random = random_]() mutable { shuffle(random); }));
+    random_.skip_shuffle(values.size());
+  }
+
+  void finish() {
+    for (auto& row : rows_) row.get();
+  }
+
+ private:
+  NumpyRandom random_;
+  ThreadPool* pool_;
+  Progress& progress_;
+  std::vector<std::future<void>> rows_;
+};
 
 }  // namespace
 
@@ -104,50 +147,30 @@ SampleIndex::SampleIndex(const DocumentSizes& sizes, const SampleRequest& reques
 }
 
 void SampleIndex::fill(const SampleRequest& request) {
-  Progress progress(concat("order samples of ", request.name), documents_.size() + 2 * size(), Progress::Unit::kItems,
+  Progress progress(concat("order samples of ", request.name), 2 * documents_.size() + size(), Progress::Unit::kItems,
                     "steps");
-  NumpyRandom random(request.seed);  // serves first the documents, then the samples
-  const auto in_leading_epochs =
-      static_cast<size_t>(documents_.size() - (plan_.separate_last_epoch ? request.documents.size() : 0));
-  documents_.visit([&](auto values) {
-    fill_epochs(values.first(in_leading_epochs), request.documents, random, progress);
-    if (plan_.separate_last_epoch) fill_epochs(values.subspan(in_leading_epochs), request.documents, random, progress);
-  });
-  fill_starts(request.sequence_length, progress);
-  order_.visit([&](auto values) {
-    std::iota(values.begin(), values.end(), 0);
-    random.shuffle(values.first(static_cast<size_t>(plan_.num_leading_samples)), &progress);
-    random.shuffle(values.subspan(static_cast<size_t>(plan_.num_leading_samples)), &progress);
-  });
-  progress.finish(concat(format_count(size()), " samples of ", format_count(plan_.num_epochs), " epochs"));
-}
+  const int num_threads = num_threads_for(documents_.size() + size());
+  std::optional<ThreadPool> threads;
+  if (num_threads > 1) threads.emplace(num_threads);
+  ThreadPool* const pool = threads ? &*threads : nullptr;
 
-// Walks the documents in the order read and notes where each sample starts. The size of a document is a random access
-// into a large table, so those ahead are fetched early.
-void SampleIndex::fill_starts(int64_t sequence_length, Progress& progress) {
-  constexpr int64_t kAhead = 32, kReportEvery = 1 << 16;
-  const auto walk = [&](auto documents, auto starts) {
-    const auto last = static_cast<int64_t>(documents.size()) - 1;
-    int64_t position = 0, offset = 0;
-    starts[0] = starts[1] = 0;
-    for (int64_t sample = 1; sample <= size(); ++sample) {
-      // The sample ends on the token that the next one starts with.
-      int64_t needed = sequence_length;
-      for (;;) {
-        const int64_t left = sizes_[documents[position]] - offset;  // may be 0: an empty document
-        if (needed < left) break;
-        needed -= left;
-        ++position, offset = 0;
-        __builtin_prefetch(sizes_.address(documents[std::min(position + kAhead, last)]));
-      }
-      offset += needed;
-      starts[2 * sample] = static_cast<typename decltype(starts)::value_type>(position);
-      starts[2 * sample + 1] = static_cast<typename decltype(starts)::value_type>(offset);
-      if (sample % kReportEvery == 0) progress.advance(kReportEvery);
-    }
-    progress.advance(size() % kReportEvery);
-  };
-  documents_.visit([&](auto documents) { starts_.visit([&](auto starts) { walk(documents, starts); }); });
+  const int64_t per_epoch = request.documents.size();
+  const auto leading = static_cast<size_t>(documents_.size() - (plan_.separate_last_epoch ? per_epoch : 0));
+  const auto leading_samples = static_cast<size_t>(plan_.num_leading_samples);
+  Shuffles shuffles(request.seed, pool, progress);
+  documents_.visit([&](auto values) {
+    shuffles.add(values.first(leading), request.documents.begin, per_epoch);
+    shuffles.add(values.subspan(leading), request.documents.begin, per_epoch);
+  });
+  order_.visit([&](auto values) {
+    shuffles.add(values.first(leading_samples), 0, size());
+    shuffles.add(values.subspan(leading_samples), plan_.num_leading_samples, size());
+  });
+  shuffles.finish();
+
+  internal::find_sample_starts({sizes_, request.documents, documents_, request.sequence_length}, starts_, pool,
+                               progress);
+  progress.finish(concat(format_count(size()), " samples of ", format_count(plan_.num_epochs), " epochs"));
 }
 
 void SampleIndex::spans(int64_t sample, std::vector<DocumentSpan>& spans) const {

@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "base/progress.h"
 #include "data/document_sizes.h"
 #include "data/index_array.h"
 #include "data/sample_order.h"
@@ -81,7 +80,6 @@ class SampleIndex final : public SampleOrder {
   void fill(const SampleRequest& request);
   void add_sightings(int64_t position, std::vector<Sighting>& found) const;
   void renumber(std::vector<Sighting>& found) const;
-  void fill_starts(int64_t sequence_length, Progress& progress);
 
   DocumentSizes sizes_;
   EpochPlan plan_;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/hash.h"
 #include "base/sha256.h"
 #include "data/blend.h"
 #include "data/splits.h"
@@ -159,7 +160,7 @@ Json read_oracle(const std::string& name) {
 
 std::string sha256_of_npy(const IndexArray& array) {
   const std::filesystem::path path = testing::TempDir() + "espalier_sample_index_test.npy";
-  array.write_npy(path);
+  EXPECT_EQ(array.write_npy(path), hash64(array.data(), array.size_bytes()));
   const std::string sum = hex_digits(sha256(test::read_bytes(path)));
   std::filesystem::remove(path);
   return sum;

@@ -1,6 +1,9 @@
 // Index arrays that --data-cache-path keeps between runs: .npy files under a common stem, and <stem>.txt, which says
 // what they were made from and holds their checksums. The .txt is written last: without it nothing is kept. Several
 // processes may store the same arrays at once; each file appears whole.
+//
+// Nothing waits for the disk. A power cut may leave files that are short or hold something else: their checksums are
+// compared whenever they are loaded, and what does not match is built again.
 #pragma once
 
 #include <filesystem>
