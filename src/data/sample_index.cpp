@@ -77,8 +77,10 @@ class Shuffles {
     random_.skip_shuffle(values.size());
   }
 
-  void finish() {
-    for (auto& row : rows_) row.get();
+  // Waits until the first `num_rows` rows are shuffled.
+  void wait_for(size_t num_rows) {
+    for (size_t row = 0; row < std::min(num_rows, rows_.size()); ++row)
+      if (rows_[row].valid()) rows_[row].get();
   }
 
  private:
@@ -166,10 +168,10 @@ void SampleIndex::fill(const SampleRequest& request) {
     shuffles.add(values.first(leading_samples), 0, size());
     shuffles.add(values.subspan(leading_samples), plan_.num_leading_samples, size());
   });
-  shuffles.finish();
-
+  shuffles.wait_for(2);  // the rows of documents
   internal::find_sample_starts({sizes_, request.documents, documents_, request.sequence_length}, starts_, pool,
                                progress);
+  shuffles.wait_for(4);
   progress.finish(concat(format_count(size()), " samples of ", format_count(plan_.num_epochs), " epochs"));
 }
 

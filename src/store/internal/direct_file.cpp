@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -42,17 +41,8 @@ int64_t page_bytes() {
   return bytes;
 }
 
-void DirectFile::Free::operator()(void* memory) const { std::free(memory); }
-
-DirectFile::Staging DirectFile::make_staging() {
-  Staging staging;
-  staging.memory.reset(static_cast<char*>(std::aligned_alloc(static_cast<size_t>(page_bytes()), kStagingBytes)));
-  if (staging.memory == nullptr) throw std::bad_alloc();
-  return staging;
-}
-
 DirectFile::DirectFile(const std::filesystem::path& path, int64_t file_bytes)
-    : path_(path), filling_(make_staging()), writing_(make_staging()) {
+    : path_(path), filling_{make_direct_memory(kStagingBytes)}, writing_{make_direct_memory(kStagingBytes)} {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC;
   buffered_ = ::open(path.c_str(), kFlags, 0666);
   if (buffered_ < 0) fail("create", path);

@@ -10,9 +10,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <future>
-#include <memory>
 #include <string>
 #include <vector>
+
+#include "store/internal/direct_memory.h"
 
 namespace espalier::store {
 
@@ -56,15 +57,11 @@ class DirectFile {
   std::vector<PageEdge> take_edges() { return std::move(edges_); }
 
  private:
-  struct Free {
-    void operator()(void* memory) const;
-  };
   // Represents the file from `base`, a multiple of the page size; [begin, end) waits in it.
   struct Staging {
-    std::unique_ptr<char, Free> memory;
+    DirectMemory memory;
     int64_t base = 0, begin = 0, end = 0;
   };
-  static Staging make_staging();
   void write_behind();
   void write(const Staging& staging);
 

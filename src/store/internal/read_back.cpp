@@ -5,15 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
 #include "store/internal/direct_file.h"
+#include "store/internal/direct_memory.h"
 
 namespace espalier::store {
 namespace {
@@ -28,7 +27,7 @@ constexpr int64_t kBackChunkBytes = int64_t{4} << 20;
 // A file read past the page cache, or where that cannot be had after its pages were dropped from it.
 class BackFile {
  public:
-  explicit BackFile(const std::filesystem::path& path) : path_(path), buffer_(make_buffer()) {
+  explicit BackFile(const std::filesystem::path& path) : path_(path), buffer_(make_direct_memory(kBackChunkBytes)) {
     descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
     if (descriptor_ < 0) open_buffered();
   }
@@ -51,16 +50,6 @@ class BackFile {
   }
 
  private:
-  struct Free {
-    void operator()(char* memory) const { std::free(memory); }
-  };
-  static std::unique_ptr<char, Free> make_buffer() {
-    std::unique_ptr<char, Free> buffer(
-        static_cast<char*>(std::aligned_alloc(static_cast<size_t>(page_bytes()), kBackChunkBytes)));
-    if (buffer == nullptr) throw std::bad_alloc();
-    return buffer;
-  }
-
   void open_buffered() {
     is_buffered_ = true;
     descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
@@ -82,7 +71,7 @@ class BackFile {
   }
 
   std::filesystem::path path_;
-  std::unique_ptr<char, Free> buffer_;
+  DirectMemory buffer_;
   int descriptor_ = -1;
   bool is_buffered_ = false;
 };
