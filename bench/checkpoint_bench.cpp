@@ -126,6 +126,13 @@ std::vector<ckpt::TensorRequest> requests_for(const Task& task, int64_t part, in
   return requests;
 }
 
+// As training opens it.
+ckpt::LoadedCheckpoint opened(const std::filesystem::path& step) {
+  ckpt::LoadedCheckpoint checkpoint(step);
+  checkpoint.use_cache(store::PageCache::kAsItIs);
+  return checkpoint;
+}
+
 // Saves, and loads by one process; the last checkpoint stays.
 std::string one_process(const Task& task) {
   std::vector<ckpt::TensorToSave> tensors;
@@ -161,7 +168,7 @@ std::string one_process(const Task& task) {
     add("raw_write", seconds_of([&] { raw_write(task.folder / "raw", from.data(), task.bytes); }));
     drop_cache(step);
     cpu = cpu_seconds();
-    add("load", seconds_of([&] { ckpt::LoadedCheckpoint(step).load(requests, ckpt::LoadedCheckpoint::Part::kAll); }));
+    add("load", seconds_of([&] { opened(step).load(requests, ckpt::LoadedCheckpoint::Part::kAll); }));
     found["load_cpu_s_per_gb"].push_back((cpu_seconds() - cpu) / gigabytes);
     add("raw_read", seconds_of([&] { raw_read(task.folder / "raw", to.data(), task.bytes); }));
     if (round < task.rounds) fs::remove_all(step);
@@ -186,10 +193,9 @@ std::string two_processes(const Task& task, const dist::Group& world) {
   };
   for (int round = 0; round < task.rounds; ++round) {
     measure("load_whole", [&] {
-      if (world.rank() == 0) ckpt::LoadedCheckpoint(step).load(whole, ckpt::LoadedCheckpoint::Part::kAll);
+      if (world.rank() == 0) opened(step).load(whole, ckpt::LoadedCheckpoint::Part::kAll);
     });
-    measure("load_divided",
-            [&] { ckpt::LoadedCheckpoint(step).load_together(half, ckpt::LoadedCheckpoint::Part::kAll, world); });
+    measure("load_divided", [&] { opened(step).load_together(half, ckpt::LoadedCheckpoint::Part::kAll, world); });
   }
   return members(found);
 }

@@ -38,7 +38,7 @@ class LoadedCheckpoint {
   bool has(const std::string& name) const { return manifest().find(name) != nullptr; }
 
   // As StepReader's.
-  void bypass_cache() { reader_.bypass_cache(); }
+  void use_cache(store::PageCache how) { reader_.use_cache(how); }
 
   // Nothing is read unless every request fits. A damaged block is found while reading: the destinations are then
   // partly written and the caller must not continue.

@@ -20,7 +20,7 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 
 StreamedLayers::StreamedLayers(ckpt::LoadedCheckpoint checkpoint, tensor::ParamSet& params, WeightSet set)
     : checkpoint_(std::move(checkpoint)), params_(params), set_(set) {
-  checkpoint_.bypass_cache();
+  checkpoint_.use_cache(store::PageCache::kAvoided);
   int64_t largest = 0, all = 0;
   const std::vector<spec::FlatSection>& sections = params_.layout().sections;
   for (size_t i = 0; i < sections.size(); ++i) {

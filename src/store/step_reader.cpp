@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -22,6 +24,7 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "store/gentle_verify.h"
+#include "store/internal/direct_memory.h"
 #include "store/run_folder.h"
 
 namespace espalier::store {
@@ -101,27 +104,52 @@ struct StepReader::OpenFile {
   // Some file systems have no such descriptors: then the cache is used.
   void open_direct() { direct_descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT); }
 
-  // By way of an aligned buffer.
-  void read_past_cache(uint8_t* to, int64_t bytes, int64_t offset) const {
-    static thread_local const std::unique_ptr<uint8_t, decltype(&std::free)> buffer(
-        static_cast<uint8_t*>(std::aligned_alloc(kDirectAlignment, kDirectPieceBytes)), &std::free);
-    if (buffer == nullptr) throw std::bad_alloc();
+  // By way of an aligned buffer of kDirectPieceBytes.
+  void read_past_cache(char* buffer, uint8_t* to, int64_t bytes, int64_t offset) const {
     while (bytes > 0) {
       const int64_t skipped = offset % kDirectAlignment;
       const int64_t wanted = (skipped + bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
-      const ssize_t got = ::pread(direct_descriptor, buffer.get(),
-                                  static_cast<size_t>(std::min(wanted, kDirectPieceBytes)), offset - skipped);
+      const ssize_t got = ::pread(direct_descriptor, buffer, static_cast<size_t>(std::min(wanted, kDirectPieceBytes)),
+                                  offset - skipped);
       if (got < 0 && errno == EINTR) continue;
       if (got <= skipped) return read(to, bytes, offset);  // which says what is wrong, or can
       const int64_t taken = std::min<int64_t>(got - skipped, bytes);
-      std::memcpy(to, buffer.get() + skipped, static_cast<size_t>(taken));
+      std::memcpy(to, buffer + skipped, static_cast<size_t>(taken));
       to += taken, offset += taken, bytes -= taken;
     }
+  }
+
+  // Both ends of a range; also where the system cannot say.
+  bool has_in_cache(int64_t begin, int64_t bytes) const {
+    for (const int64_t at : {begin, begin + bytes - 1}) {
+      char byte;
+      const iovec one{&byte, 1};
+      if (::preadv2(descriptor, &one, 1, at, RWF_NOWAIT) < 0 && errno == EAGAIN) return false;
+    }
+    return true;
   }
 
   fs::path path;
   int descriptor = -1, direct_descriptor = -1;
   std::map<std::string, int64_t> tensor_begins;  // from the start of the file
+};
+
+// Of kDirectPieceBytes each, as many as threads read at a time.
+struct StepReader::Buffers {
+  DirectMemory take() {
+    const std::lock_guard lock(mutex);
+    if (free.empty()) return make_direct_memory(kDirectPieceBytes);
+    DirectMemory one = std::move(free.back());
+    free.pop_back();
+    return one;
+  }
+  void give_back(DirectMemory one) {
+    const std::lock_guard lock(mutex);
+    free.push_back(std::move(one));
+  }
+
+  std::mutex mutex;
+  std::vector<DirectMemory> free;
 };
 
 namespace {
@@ -149,7 +177,10 @@ std::optional<int64_t> step_of_name(const fs::path& folder) {
 }  // namespace
 
 StepReader::StepReader(const fs::path& step_folder)
-    : folder_(step_folder), manifest_(read_manifest(step_folder)), mutex_(std::make_unique<std::mutex>()) {
+    : folder_(step_folder),
+      manifest_(read_manifest(step_folder)),
+      mutex_(std::make_unique<std::mutex>()),
+      buffers_(std::make_unique<Buffers>()) {
   const std::optional<int64_t> named = step_of_name(step_folder);
   if (named && *named != manifest_.state.step)
     throw UserError(
@@ -162,9 +193,10 @@ StepReader::StepReader(const fs::path& step_folder)
 StepReader::~StepReader() = default;
 StepReader::StepReader(StepReader&&) noexcept = default;
 
-void StepReader::bypass_cache() {
+void StepReader::use_cache(PageCache how) {
   const std::lock_guard lock(*mutex_);
-  bypasses_cache_ = true;
+  cache_ = how;
+  if (how == PageCache::kFilled) return;
   for (const auto& [path, file] : files_)
     if (file != nullptr && file->direct_descriptor < 0) file->open_direct();
 }
@@ -191,7 +223,7 @@ const StepReader::OpenFile& StepReader::open(const std::string& path) {
                            ": expected checksum ", hex64(expected->checksum), ", found ", hex64(found)),
                     ExitCode::kBadData);
   file->tensor_begins = tensor_begins(manifest_, *expected);
-  if (bypasses_cache_) file->open_direct();
+  if (cache_ != PageCache::kFilled) file->open_direct();
   slot = std::move(file);
   return *slot;
 }
@@ -212,8 +244,12 @@ void StepReader::read_block(const StoredTensor& tensor, size_t index, void* dest
   const OpenFile& file = open(tensor.file);
   const Block& block = tensor.blocks.at(index);
   const int64_t begin = file.tensor_begins.at(tensor.name) + block.offset;
-  const bool is_direct = file.direct_descriptor >= 0;
-  if (!is_direct)  // a hint: read ahead of the checksums
+  const bool is_direct = cache_ != PageCache::kFilled && file.direct_descriptor >= 0 &&
+                         (cache_ == PageCache::kAvoided || !file.has_in_cache(begin, block.bytes));
+  DirectMemory buffer;
+  if (is_direct)
+    buffer = buffers_->take();
+  else  // a hint: read ahead of the checksums
     ::posix_fadvise(file.descriptor, begin, block.bytes, POSIX_FADV_WILLNEED);
   Hasher hasher;
   for (int64_t done = 0; done < block.bytes;) {
@@ -222,12 +258,13 @@ void StepReader::read_block(const StoredTensor& tensor, size_t index, void* dest
     const int64_t piece = std::min(most, block.bytes - done);
     uint8_t* to = static_cast<uint8_t*>(destination) + done;
     if (is_direct)
-      file.read_past_cache(to, piece, begin + done);
+      file.read_past_cache(buffer.get(), to, piece, begin + done);
     else
       file.read(to, piece, begin + done);
     hasher.update(to, static_cast<size_t>(piece));
     done += piece;
   }
+  if (is_direct) buffers_->give_back(std::move(buffer));
   if (const uint64_t found = hasher.digest(); found != block.checksum)
     throw UserError(concat(file.path.string(), ": tensor '", tensor.name, "', block ", index + 1, " of ",
                            tensor.blocks.size(), " (bytes ", begin, " to ", begin + block.bytes,
@@ -269,7 +306,7 @@ std::vector<std::string> verify(const fs::path& step_folder, int num_threads, bo
   try {
     StepReader reader(step_folder);
     Pace pace(bytes_per_second);
-    if (bytes_per_second > 0) reader.bypass_cache();
+    if (bytes_per_second > 0) reader.use_cache(PageCache::kAvoided);
     const Manifest& manifest = reader.manifest();
     std::set<std::string> broken;  // files whose tensors need no look
     const auto wanted = [&](const std::string& path) { return !weights_only || path.rfind("optimizer-", 0) != 0; };

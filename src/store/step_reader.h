@@ -16,6 +16,13 @@
 
 namespace espalier::store {
 
+// Whether blocks are read by way of the system's page cache, where the file system can do without.
+enum class PageCache {
+  kFilled,   // it holds them then, for whoever reads them next
+  kAsItIs,   // what it holds comes from it, the rest past it: as fast as the disk, and nothing else leaves the cache
+  kAvoided,  // all past it: for who wants to know what the disk holds, or reads more than the cache can keep
+};
+
 class StepReader {
  public:
   // A folder that is named as another step than its manifest's is refused (UserError, kBadData): it was renamed, or
@@ -27,9 +34,8 @@ class StepReader {
   const Manifest& manifest() const { return manifest_; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  // Blocks are read past the page cache from now on, where the file system can: for who reads so much that nothing of
-  // it would be found there again.
-  void bypass_cache();
+  // From now on; kFilled until then.
+  void use_cache(PageCache how);
 
   // Opens the files, compares their sizes and headers with the manifest: every problem in one UserError (kBadData).
   void check_files(const std::vector<std::string>& paths);
@@ -45,13 +51,15 @@ class StepReader {
 
  private:
   struct OpenFile;
+  struct Buffers;
   const OpenFile& open(const std::string& path);
 
   std::filesystem::path folder_;
   Manifest manifest_;
-  bool bypasses_cache_ = false;
+  PageCache cache_ = PageCache::kFilled;
   std::unique_ptr<std::mutex> mutex_;
   std::map<std::string, std::unique_ptr<OpenFile>> files_;
+  std::unique_ptr<Buffers> buffers_;  // what is read past the cache comes by way of them
 };
 
 // Every problem of a step folder, as one line each, empty when it is whole: files that are missing or of another

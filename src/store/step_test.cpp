@@ -98,9 +98,9 @@ TEST_F(Step, PastTheCacheTheSameBytesAreRead) {
   }
   write_step(folder_, manifest, tensors, {});
   StepReader before(folder_ / "step_00000001"), after(folder_ / "step_00000001");
-  before.bypass_cache();
+  before.use_cache(PageCache::kAvoided);
   EXPECT_TRUE(read_tensor(after, "t2") == contents[2]);
-  after.bypass_cache();
+  after.use_cache(PageCache::kAsItIs);
   for (size_t i = 0; i < contents.size(); ++i)
     for (StepReader* const reader : {&before, &after})
       EXPECT_TRUE(read_tensor(*reader, concat("t", i)) == contents[i]) << i;
