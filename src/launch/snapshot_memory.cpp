@@ -121,22 +121,22 @@ void SnapshotSlots::check_room(int64_t bytes) const {
 }
 
 // Of the copies that are there: of another rank's state, perhaps, that is wanted elsewhere.
-int64_t SnapshotSlots::largest_copy() const {
-  int64_t largest = 0;
+std::optional<int64_t> SnapshotSlots::largest_copy() const {
+  std::optional<int64_t> largest;
   for (int number = 0; number < 2; ++number) {
     int64_t step = 0, bytes = 0;
     const int64_t begin = first_byte_ + number * kSlotBytes;
     if (pread(descriptor_, &step, sizeof step, begin + static_cast<int64_t>(offsetof(Slot, step))) != sizeof step ||
         pread(descriptor_, &bytes, sizeof bytes, begin + static_cast<int64_t>(offsetof(Slot, bytes))) != sizeof bytes)
       continue;
-    if (step > 0) largest = std::max(largest, std::clamp<int64_t>(bytes, 0, kMostBytes));
+    if (step > 0) largest = std::max(largest.value_or(0), std::clamp<int64_t>(bytes, 0, kMostBytes));
   }
   return largest;
 }
 
 void SnapshotSlots::reserve(int64_t bytes) {
   ESPALIER_CHECK(bytes >= 0 && bytes <= kMostBytes, bytes);
-  bytes = std::max(bytes, largest_copy());
+  bytes = std::max(bytes, largest_copy().value_or(0));
   unmap();
   check_room(bytes);
   bytes_ = bytes;

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ class SnapshotSlots {
   SnapshotSlots(const SnapshotSlots&) = delete;
   SnapshotSlots& operator=(const SnapshotSlots&) = delete;
 
+  // Whether there is a copy that was finished. Also before reserve().
+  bool hold_any() const { return largest_copy().has_value(); }
   // Before anything else. Room for two copies of this many bytes, and for those that exist.
   // UserError where the machine has not enough memory.
   void reserve(int64_t bytes);
@@ -80,7 +83,7 @@ class SnapshotSlots {
  private:
   struct Slot;
   Slot& slot(int number) const;
-  int64_t largest_copy() const;
+  std::optional<int64_t> largest_copy() const;  // bytes
   void check_room(int64_t bytes) const;
   void unmap();
 

@@ -53,6 +53,23 @@ void in_killed_process(const Action& action) {
   ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
 }
 
+// Asked by who has not mapped it, as it does not know yet how large copies are.
+TEST(SnapshotMemory, TellsWhetherThereIsACopyBeforeAnythingIsReserved) {
+  const SnapshotMemory memory(2);
+  const SnapshotSlots early(memory.descriptor(), 1), other(memory.descriptor(), 0);
+  EXPECT_FALSE(early.hold_any());
+  SnapshotSlots slots(memory.descriptor(), 1);
+  slots.reserve(kBytes);
+  EXPECT_FALSE(early.hold_any());
+  slots.begin(0);
+  EXPECT_FALSE(early.hold_any()) << "one that is not finished";
+  keep(slots, 1);
+  EXPECT_TRUE(early.hold_any());
+  EXPECT_FALSE(other.hold_any());
+  slots.forget_after(0);
+  EXPECT_FALSE(early.hold_any());
+}
+
 TEST(SnapshotMemory, HoldsTheLastTwoCopiesOfAProcessThatWasKilled) {
   const SnapshotMemory memory(3);
   in_killed_process([&] {

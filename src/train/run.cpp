@@ -16,6 +16,7 @@
 #include "base/stop_signals.h"
 #include "base/whereabouts.h"
 #include "launch/hold.h"
+#include "launch/snapshot_memory.h"
 #include "report/run_log.h"
 #include "store/run_folder.h"
 #include "train/epoch_ends.h"
@@ -123,6 +124,8 @@ class Loop {
   // Why the run has to stop after this step, if it has to: on this rank, and on any of them (the first that has a
   // reason).
   std::optional<std::string> own_reason_to_stop() const;
+  // Of those the ones that do not come from what was trained.
+  std::optional<std::string> reason_from_outside() const;
   std::optional<std::string> reason_to_stop(std::optional<std::string> own);
   bool restored_folder();
   // Saves and pauses, as espalier ctl asks of the first rank. What has come meanwhile to stop the run.
@@ -177,6 +180,20 @@ std::string kill_switch_reason(const config::RunConfig& config) {
   return concat("Detected kill switch at ", config.training.kill_switch_path, ". Exiting");
 }
 
+void say_nothing_trained(const config::RunConfig& config) {
+  log_warning("nothing was trained: remove '", config.training.kill_switch_path, "' to train");
+}
+
+// Of steps of which there may be no checkpoint yet: of this rank, or another, by the processes before.
+bool are_copies_left(const config::RunConfig& config) {
+  if (!config.checkpoint.non_persistent_save_interval || config.data.eval_only) return false;
+  for (const launch::SlotsOf whose : {launch::SlotsOf::kRank, launch::SlotsOf::kPeer}) {
+    const launch::SnapshotSlots* const slots = launch::snapshot_slots(whose);
+    if (slots != nullptr && slots->hold_any()) return true;
+  }
+  return false;
+}
+
 report::TensorBoardLog::Position Loop::position() const {
   const RunPosition& at = job_.trainer().position();
   return {at.step, at.consumed_samples, at.consumed_tokens};
@@ -229,8 +246,12 @@ void Loop::train() {
   end();
 }
 
+// What came while the run was built.
 std::optional<std::string> Loop::before_first_step() {
-  if (const auto signal = reason_to_stop(signals_.received())) return signal;  // it came while the run was built
+  if (const auto reason = reason_to_stop(reason_from_outside())) {
+    if (kill_switch_present(config_)) say_nothing_trained(config_);
+    return reason;
+  }
   return heed_wishes();
 }
 
@@ -381,14 +402,19 @@ bool Loop::restored_folder() {
   return true;
 }
 
-std::optional<std::string> Loop::own_reason_to_stop() const {
-  const int64_t step = position().step;
+std::optional<std::string> Loop::reason_from_outside() const {
   if (kill_switch_present(config_)) return kill_switch_reason(config_);
-  if (spike_to_stop_at_) return spike_to_stop_at_;
   if (const auto signal = signals_.received()) return concat("received ", *signal, ". Exiting");
   const double minutes = std::chrono::duration<double>(Clock::now() - start_).count() / 60;
   if (config_.training.exit_duration_in_mins && minutes > static_cast<double>(*config_.training.exit_duration_in_mins))
     return concat("exiting program after ", minutes, " minutes");
+  return std::nullopt;
+}
+
+std::optional<std::string> Loop::own_reason_to_stop() const {
+  if (const auto reason = reason_from_outside()) return reason;
+  if (spike_to_stop_at_) return spike_to_stop_at_;
+  const int64_t step = position().step;
   if (config_.training.exit_interval && step % *config_.training.exit_interval == 0)
     return concat("exiting program at iteration ", step);
   return std::nullopt;
@@ -418,10 +444,10 @@ void Loop::save() {
 
 void run(config::RunConfig& config, const OptionTable& table, const std::string& command_line, const dist::Grid& grid,
          const MakeObserver& make_first) {
-  if (grid.world.any(kill_switch_present(config))) {
+  const std::vector<bool> any = grid.world.any({kill_switch_present(config), are_copies_left(config)});
+  if (any[0] && !any[1]) {  // else the run is built, so that the steps in memory are saved before it ends
     log_info(report::datetime_line(kill_switch_reason(config)));
-    log_warning("nothing was trained: remove '", config.training.kill_switch_path, "' to train");
-    return;
+    return say_nothing_trained(config);
   }
   if (config.checkpoint.save.empty() && !config.data.eval_only)
     log_warning("there is no --save: what is learnt is lost when the run ends");

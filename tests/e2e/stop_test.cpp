@@ -7,6 +7,7 @@
 
 #include "store/run_folder.h"
 #include "tests/e2e/run_fixture.h"
+#include "train/run.h"
 
 namespace espalier::test {
 namespace stop_test {
@@ -33,6 +34,16 @@ TEST_F(Stop, KillSwitchAtTheStartWritesNothing) {
   std::ofstream(folder_ / "stop") << "";
   train(run({"--kill-switch-path", folder_ / "stop"}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+TEST_F(Stop, KillSwitchThatComesWhileTheRunIsBuiltEndsItBeforeItsFirstStep) {
+  ParsedRun parsed(run({"--kill-switch-path", folder_ / "stop"}));
+  train::run(parsed.config, parsed.table, "", dist::single_process(), [&](train::Job&) {
+    std::ofstream(folder_ / "stop") << "";
+    return std::unique_ptr<train::Observer>();
+  });
+  EXPECT_EQ(step_records(folder_ / "run").size(), 0u);
+  EXPECT_EQ(saved_steps(), std::vector<int64_t>{});
 }
 
 TEST_F(Stop, KillSwitchDuringTheRunSavesAndEnds) {

@@ -263,6 +263,25 @@ TEST_F(HeldRanks, StopAfterTheNextStartWhereTheyWereToldSoBefore) {
   EXPECT_TRUE(fs::exists(folder_ / "run" + format_printf("/step_%08d", static_cast<int>(steps()))));
 }
 
+// A kill switch that comes between a failure and the next start: nothing is on disk, so what is in memory is saved.
+TEST_F(HeldRanks, SaveTheStepsInMemoryWhereTheKillSwitchComesBeforeTheyHaveLoaded) {
+  const std::string kill_switch = folder_ / "end", flags = "--bf16 --kill-switch-path " + kill_switch;
+  start(2, 600, flags);
+  const Ranks before = train_on(5);
+  kill(before.at(1), SIGKILL);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until the launcher knows it
+  std::ofstream(kill_switch) << "end";
+  ASSERT_TRUE(wait_until(60, [&] { return !launcher_->runs(); })) << launcher_->said();
+  EXPECT_EQ(launcher_->exit_code(), 0) << launcher_->said();
+  EXPECT_EQ(starts(), 2u) << launcher_->said();
+  ASSERT_GE(steps(), 5u);
+  EXPECT_LT(steps(), 600u);
+  EXPECT_EQ(saved_steps(folder_ / "run"), std::vector<int64_t>{static_cast<int64_t>(steps())}) << launcher_->said();
+  fs::remove(kill_switch);
+  start(2, 600, flags);
+  expect_ends_as_if_left_alone();
+}
+
 constexpr int64_t kKibOfStarts = 16384;  // less than a copy of the weights of each
 
 struct Use {
