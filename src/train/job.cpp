@@ -472,6 +472,7 @@ bool Job::load_newest_copy() {
   check_goes_on_from(numbers);
   restore_numbers(numbers, state());
   newest_saved_ = goes_on ? std::optional(checkpoint_->state().step) : std::nullopt;
+  newest_before_ = newest_saved_.value_or(0);
   log_info("  going on from the copy of the state at iteration ", *step, " that the ranks before have left in memory");
   return true;
 }
@@ -490,6 +491,7 @@ void Job::find_own_checkpoint() {
   });
   loaded_ = own;  // not what the run was finetuned from: that step may not be saved here yet
   newest_saved_ = own ? std::optional(own->step) : std::nullopt;
+  newest_before_ = std::max(newest_before_, newest_saved_.value_or(0));
 }
 
 void Job::check_goes_on_from(const store::TrainingState& saved) {

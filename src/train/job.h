@@ -65,6 +65,9 @@ class Job {
   // Reports a save that has ended in the background; throws why it failed.
   void check_saving();
   std::optional<int64_t> newest_saved() const { return newest_saved_; }
+  // Of a run that goes on from memory: the step of the newest checkpoint that it had, its own or that which it began
+  // with; 0: none. The same on all ranks.
+  int64_t newest_before() const { return newest_before_; }
   // The present state counts as not saved; with `all`, no state does.
   void forget_saved(bool all = false) {
     saved_step_.reset();
@@ -132,6 +135,7 @@ class Job {
   bool is_from_memory_ = false, said_copy_ = false;
   std::optional<int64_t> saved_step_;  // whose state needs no save
   std::optional<int64_t> newest_saved_;
+  int64_t newest_before_ = 0;
   bool saving_ = false;
 };
 

@@ -23,6 +23,24 @@ void Saving::note_failure(const std::string& reason) {
   log_.event("save failed", step, reason);
 }
 
+Saving::Saving(Job& job, report::RunLog& log) : job_(job), log_(log) {
+  const int64_t step = job.trainer().position().step;
+  if (!job.is_from_memory() || job.config().checkpoint.save.empty()) return;
+  const int64_t due = last_due(step);
+  if (due == step || due <= job.newest_before()) return;
+  log_info("the save that was due at iteration ", due, " did not come to its end: iteration ", step, " is saved");
+  retry_step_ = step;
+}
+
+// The step, up to this one, at which a save was due last; 0: none.
+int64_t Saving::last_due(int64_t step) const {
+  int64_t last = 0;
+  for (const int64_t interval :
+       {job_.config().checkpoint.save_interval.value_or(0), job_.config().training.steps_per_epoch})
+    if (interval > 0) last = std::max(last, step - step % interval);
+  return last;
+}
+
 // What the thread that writes has to tell on this rank.
 void Saving::hear() {
   try {
@@ -50,10 +68,7 @@ void Saving::after_step(const report::StepReport&) {
 }
 
 bool Saving::due(int64_t step) const {
-  const auto interval = job_.config().checkpoint.save_interval;
-  const int64_t epoch = job_.config().training.steps_per_epoch;
-  return (interval && step % *interval == 0) || (epoch > 0 && step % epoch == 0) ||
-         (retry_step_ && step >= *retry_step_);
+  return (step > 0 && last_due(step) == step) || (retry_step_ && step >= *retry_step_);
 }
 
 void Saving::settle() {

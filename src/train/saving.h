@@ -16,7 +16,8 @@ namespace espalier::train {
 
 class Saving : public Observer {
  public:
-  Saving(Job& job, report::RunLog& log) : job_(job), log_(log) {}
+  // Where the run goes on from memory, and a save that was due before is not complete, one is due at once.
+  Saving(Job& job, report::RunLog& log);
 
   // Hears of saves that have ended in the background.
   void after_step(const report::StepReport& report) override;
@@ -35,6 +36,7 @@ class Saving : public Observer {
   void settle();
 
  private:
+  int64_t last_due(int64_t step) const;
   void hear();
   void note_failure(const std::string& reason);
   void agree_on_failure();
