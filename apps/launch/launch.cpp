@@ -20,7 +20,7 @@
 #include "launch/environment.h"
 #include "launch/launcher.h"
 #include "report/appended_file.h"
-#include "report/metrics_file.h"
+#include "report/events.h"
 
 namespace espalier {
 namespace {
@@ -199,7 +199,10 @@ int launch_main(const Words& arguments) {
   std::optional<EndWatch> end;
   if (program.command.front().ends_with("espalier-engine")) {
     end.emplace(end_rules_of(canonical_words(options->program)));
-    program.reason_to_end = [&end](double seconds) { return end->reason(seconds); };
+    program.reason_to_end = [&end](double seconds) {
+      report::write_late_events();  // what waits for room is tried as often as this is asked
+      return end->reason(seconds);
+    };
   }
   if (!options->runs_other_program)
     program.on_incident = [&](const launch::Incident& incident) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "report/metrics_file.h"
+#include "report/events.h"
 
 namespace espalier {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/stop_signals.h"
-#include "report/metrics_file.h"
+#include "report/events.h"
 #include "watch/blame.h"
 #include "watch/scheduler.h"
 #include "watch/verified.h"
@@ -150,6 +150,7 @@ void WatchDaemon::run() {
 }
 
 void WatchDaemon::look(double now) {
+  report::write_late_events();
   std::string scheduler_trouble;
   WatchFindings found = look_once(options_, judge_, now, scheduler_trouble);
   if (scheduler_trouble.empty()) scheduler_well_ = now;

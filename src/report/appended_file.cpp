@@ -14,13 +14,13 @@
 
 namespace espalier::report {
 
-AppendedFile::AppendedFile(std::filesystem::path path, std::string header)
+AppendedFile::AppendedFile(std::filesystem::path path, std::string header, Opening opening)
     : path_(std::move(path)), header_(std::move(header)) {
-  open();
+  if (opening == Opening::kNow) open();
 }
 
 AppendedFile::~AppendedFile() {
-  try_once_more();
+  try_at_end();
   if (descriptor_ >= 0) ::close(descriptor_);
   if (const int64_t lost = num_lost_ + static_cast<int64_t>(waiting_.size()); lost > 0)
     log_warning(format_counted(lost, "record"), " of '", path_.string(), "' could not be written and ",
@@ -28,7 +28,7 @@ AppendedFile::~AppendedFile() {
 }
 
 // There may be room again since the last record came.
-void AppendedFile::try_once_more() {
+void AppendedFile::try_at_end() {
   try {
     if (!waiting_.empty() && !is_in_place()) open();
     for (; !waiting_.empty(); waiting_.pop_front()) write(waiting_.front());
@@ -81,11 +81,19 @@ void AppendedFile::append(std::string record) {
     waiting_.pop_front();
     ++num_lost_;
   }
-  const size_t num_late = waiting_.size() - 1;
+  write_waiting(waiting_.size() - 1);
+}
+
+void AppendedFile::try_again() {
+  if (!waiting_.empty()) write_waiting(waiting_.size());
+}
+
+void AppendedFile::write_waiting(size_t num_late) {
   try {
     if (!is_in_place()) {
+      const bool was_open = descriptor_ >= 0;
       open();
-      if (!in_trouble_)
+      if (was_open && !in_trouble_)
         log_warning("'", path_.string(), "' was removed or replaced while this run wrote it: it starts afresh here");
     }
     for (; !waiting_.empty(); waiting_.pop_front()) {

@@ -16,14 +16,17 @@ class AppendedFile {
  public:
   static constexpr size_t kMostWaitingBytes = size_t{64} << 20;  // beyond that the oldest are given up
 
-  // Opens or creates; here trouble is a UserError. `header` begins every file that is new.
-  explicit AppendedFile(std::filesystem::path path, std::string header = "");
+  enum class Opening { kNow, kWithFirstRecord };
+  // Opens or creates; here trouble is a UserError, unless that is left to the first record. `header` begins every file
+  // that is new.
+  explicit AppendedFile(std::filesystem::path path, std::string header = "", Opening opening = Opening::kNow);
   // Says what is still waiting, and is lost.
   ~AppendedFile();
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
 
   void append(std::string record);
+  void try_again();  // to write what waits
 
   const std::filesystem::path& path() const { return path_; }
   size_t num_waiting() const { return waiting_.size(); }
@@ -32,7 +35,8 @@ class AppendedFile {
   void open();
   bool is_in_place() const;
   void write(const std::string& record);
-  void try_once_more();
+  void try_at_end();
+  void write_waiting(size_t num_late);
   void say_trouble(const std::string& reason);
 
   std::filesystem::path path_;

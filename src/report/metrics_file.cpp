@@ -1,13 +1,10 @@
 #include "report/metrics_file.h"
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/hash.h"
-#include "base/log.h"
 #include "report/log_line.h"
 
 namespace espalier::report {
@@ -95,18 +92,6 @@ bool has_last_evaluation(const std::filesystem::path& run_folder, int64_t step, 
     if (json.value("step", int64_t{-1}) == step && json.value("end", false)) return true;
   }
   return false;
-}
-
-void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step,
-                  const std::string& detail) {
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const OrderedJson json = {{"time", now}, {"event", event}, {"step", step}, {"detail", detail}};
-  try {
-    AppendedFile(run_folder / "events.jsonl")
-        .append(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
-  } catch (const UserError& error) {
-    log_warning(error.what(), ". The event was: ", event, " at step ", step, ": ", detail);
-  }
 }
 
 }  // namespace espalier::report

@@ -1,5 +1,5 @@
-// metrics.jsonl and events.jsonl of a run folder: one JSON object a line, flushed at once. A line that cannot be
-// written is reported and does not end the run.
+// metrics.jsonl of a run folder: one JSON object a line, flushed at once. A line that cannot be written is reported and
+// does not end the run.
 #pragma once
 
 #include <filesystem>
@@ -41,10 +41,5 @@ std::string step_record(const StepReport& report);
 
 // Whether <run folder>/metrics.jsonl has the evaluation of this kind at the end of training at this step.
 bool has_last_evaluation(const std::filesystem::path& run_folder, int64_t step, const std::string& kind);
-
-// Appends {"time", "event", "step", "detail"} to <run folder>/events.jsonl: starts, alerts, failed saves, stops,
-// errors.
-void record_event(const std::filesystem::path& run_folder, const std::string& event, int64_t step,
-                  const std::string& detail);
 
 }  // namespace espalier::report

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/kept_log.h"
 #include "base/log.h"
+#include "report/events.h"
 
 namespace espalier::report {
 namespace {
@@ -52,6 +53,7 @@ void RunLog::step(const StepReport& report) {
   }
   line_.add(report);
   if (metrics_) metrics_->step(report);
+  write_late_events();
   if (tensorboard_) tensorboard_->step(report);
   smoothed_seconds_ = smoothed_seconds_ == 0 ? report.step_seconds
                                              : kSmoothing * smoothed_seconds_ + (1 - kSmoothing) * report.step_seconds;

@@ -30,7 +30,7 @@
 #include "plan/layout.h"
 #include "plan/partition.h"
 #include "plan/stage_params.h"
-#include "report/metrics_file.h"
+#include "report/events.h"
 #include "spec/optimizer.h"
 #include "spec/state_storage.h"
 #include "spec/stored_state.h"

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/stop_signals.h"
 #include "base/whereabouts.h"
+#include "report/events.h"
 #include "store/prune.h"
 #include "store/run_folder.h"
 
@@ -101,7 +102,8 @@ void Retention::poll() {
       note_failure(concat("espalier checkpoint prune ended with code ", *code, "; see ", file(".log").string()));
     }
   }
-  if (program_.is_running()) return;
+  // Which checkpoints are at spikes and at ends of epochs, events.jsonl says.
+  if (program_.is_running() || report::has_late_events(job_.config().checkpoint.save)) return;
   const auto newest = job_.newest_saved();
   std::vector<int64_t> kept_back = in_use_();
   if (!newest || (newest == done_for_ && kept_back == kept_back_)) return;

@@ -17,6 +17,7 @@
 #include "base/whereabouts.h"
 #include "launch/hold.h"
 #include "launch/snapshot_memory.h"
+#include "report/events.h"
 #include "report/run_log.h"
 #include "store/run_folder.h"
 #include "train/epoch_ends.h"

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/format.h"
 #include "tests/launch/launch_fixture.h"
 
 namespace espalier::test {
@@ -48,6 +49,13 @@ class FullDiskUnderARun : public testing::Test {
     // Every step was recorded, once, although nothing could be written meanwhile.
     const auto steps = step_records(folder_.path());
     for (size_t at = 0; at < steps.size(); ++at) ASSERT_EQ(steps[at].at("step"), at + 1);
+    // And so was each save that failed.
+    size_t num_said = 0, num_recorded = 0;
+    for (size_t at = log.find("NOT SAVED"); at != std::string::npos; at = log.find("NOT SAVED", at + 1)) ++num_said;
+    for (const std::string& line : split(strip(read_file(folder_ / "events.jsonl")), '\n'))
+      num_recorded += nlohmann::json::parse(line).at("event") == "save failed";
+    EXPECT_GE(num_said, 2u);
+    EXPECT_EQ(num_recorded, num_said) << log;
     const std::string last = shell.output.substr(shell.output.find_last_of('\n', shell.output.size() - 2) + 1);
     EXPECT_EQ(steps.size(), std::strtoull(last.c_str(), nullptr, 10));
   }
