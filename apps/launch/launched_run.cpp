@@ -46,12 +46,7 @@ std::string save_folder_of(const std::vector<std::string>& words, const std::str
 
 bool goes_on_where_it_stopped(const std::vector<std::string>& words) {
   const std::optional<config::RunConfig> run = read_config(words);
-  if (!run || run->checkpoint.save.empty() || run->checkpoint.load.empty()) return false;
-  if (!run->checkpoint.finetune) return true;
-  const auto place = [](const std::string& path) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
-  };
-  return place(run->checkpoint.save) != place(run->checkpoint.load);  // else it would be refused
+  return run && !run->checkpoint.save.empty() && !run->checkpoint.load.empty();
 }
 
 EndRules end_rules_of(const std::vector<std::string>& words) {

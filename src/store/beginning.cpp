@@ -16,12 +16,16 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kMarkName = ".began_from";
 
+bool is_in(const fs::path& load, const fs::path& save) {
+  const fs::path from = internal::absolute_path(load), to = internal::absolute_path(save);
+  return from == to || from.parent_path() == to;
+}
+
 // Null where the command continues in the folder that it saves to.
 Json words_of(const Beginning& beginning, const fs::path& save) {
   if (save.empty() || beginning.load.empty()) return nullptr;
-  const fs::path from = internal::absolute_path(beginning.load), to = internal::absolute_path(save);
-  if (from == to || from.parent_path() == to) return nullptr;
-  return {{"load", from.string()},
+  if (is_in(beginning.load, save) && !beginning.finetune) return nullptr;
+  return {{"load", internal::absolute_path(beginning.load).string()},
           {"ckpt_step", beginning.ckpt_step ? Json(*beginning.ckpt_step) : Json(nullptr)},
           {"finetune", beginning.finetune},
           {"no_load_optim", beginning.no_load_optim}};
@@ -35,7 +39,10 @@ bool has_gone_on(const Beginning& asked_for, const fs::path& save) {
     const fs::path mark = save / kMarkName;
     if (words.is_null() || !fs::is_regular_file(mark)) return false;
     const Json written = Json::parse(read_file(mark), nullptr, /*allow_exceptions=*/false);
-    return written.is_object() && written.value("command", Json()) == words && !list_steps(save).complete.empty();
+    if (!written.is_object() || written.value("command", Json()) != words) return false;
+    const std::vector<StepEntry> steps = list_steps(save).complete;
+    // Where it began in its own folder, that checkpoint is none of its own.
+    return !steps.empty() && (!is_in(asked_for.load, save) || steps.back().step > written.value("step", int64_t{0}));
   });
 }
 
@@ -44,9 +51,9 @@ void remember_beginning(const Beginning& beginning, int64_t step, const fs::path
     const Json words = words_of(beginning, save);
     if (words.is_null()) return;
     const Json mark = {
-        {"what", concat("This run began from step ", step,
-                        " of another folder. Started again by the same command it continues from its own newest "
-                        "checkpoint; without this file it would be refused.")},
+        {"what", concat("This run began from step ", step, is_in(beginning.load, save) ? " here" : " of another folder",
+                        ". Started again by the same command it continues from its own newest checkpoint; without this "
+                        "file it would be refused.")},
         {"step", step},
         {"command", words}};
     write_file_atomically(save / kMarkName, mark.dump(2) + "\n");

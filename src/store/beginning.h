@@ -1,4 +1,5 @@
-// Where a run began whose --load is another folder than its --save: `.began_from` in the folder of --save.
+// Where a run began whose --load is another folder than its --save, or that finetunes in one folder: `.began_from` in
+// the folder of --save.
 //
 // Started again by the same command, by a restart, a scheduler or hand, such a run continues from its own newest
 // checkpoint; a finetuning does not begin once more.
@@ -17,11 +18,12 @@ struct Beginning {
   bool finetune = false, no_load_optim = false;
 };
 
-// True where the run in `save` began by the same words, in another folder, and has saved a checkpoint since.
+// True where the run in `save` began by the same words, and has saved a checkpoint since.
 bool has_gone_on(const Beginning& asked_for, const std::filesystem::path& save);
 
 // To be called under the lock of `save`, before its first checkpoint. `step`: that of the checkpoint in `load` that was
-// taken, for people. Nothing is written where `load` is in `save`.
+// taken; 0 where there was none. Nothing is written where the run continues what is in `save`: `load` is that folder,
+// or in it, and the run does not finetune.
 void remember_beginning(const Beginning& beginning, int64_t step, const std::filesystem::path& save);
 
 }  // namespace espalier::store

@@ -158,6 +158,21 @@ TEST_F(RunFolder, WhereARunBeganIsRememberedUntilItHasSaved) {
   EXPECT_FALSE(has_gone_on(plain, run)) << "not readable";
 }
 
+// An imported checkpoint, step 0, may lie where the run that finetunes it saves.
+TEST_F(RunFolder, AFinetuningInItsOwnFolderHasGoneOnOnceItHasSavedItself) {
+  const fs::path run = folder_ / "run";
+  SmallCheckpoint().save(run, 0);
+  const Beginning tuning{.load = run, .finetune = true};
+  remember_beginning(tuning, 0, run);
+  EXPECT_FALSE(has_gone_on(tuning, run)) << "killed before its first save";
+  SmallCheckpoint().save(run, 2);
+  EXPECT_TRUE(has_gone_on(tuning, run));
+  EXPECT_FALSE(has_gone_on({.load = run}, run)) << "continues there anyway";
+  EXPECT_FALSE(has_gone_on({.load = run / "step_00000000", .finetune = true}, run)) << "another command";
+  fs::remove(run / ".began_from");
+  EXPECT_FALSE(has_gone_on(tuning, run)) << "checkpoints of a run that did not begin so";
+}
+
 TEST_F(RunFolder, OtherProgramsCheckpointsAreNamedWithTheCommandThatImportsThem) {
   const auto refusal = [&](const fs::path& folder) {
     return error_of([&] { find_checkpoint(folder, {}, folder); });  // also where a new run could start

@@ -253,7 +253,8 @@ const std::string& Job::loads_from() const {
   return from.rolled_back_to ? from.save : from.load;
 }
 
-// A run that began in another folder, and has saved since, continues from what it saved: the command says how it began.
+// A run that began in another folder, or finetunes what was in its own, and has saved since, continues from what it
+// saved: the command says how it began.
 void Job::continue_own_run() {
   config::CheckpointConfig& from = config_.checkpoint;
   if (from.rolled_back_to || config_.data.eval_only) return;
@@ -574,8 +575,9 @@ void Job::prepare_save_folder() {
   const config::CheckpointConfig& from = config_.checkpoint;
   if (!begins_anew(config_) && !from.rolled_back_to)
     store::remember_step_asked_for(from.load, from.ckpt_step, from.save);
-  if (loaded_ && !is_pretrained_ && !is_from_memory_ && !config_.data.eval_only && !from.rolled_back_to)
-    store::remember_beginning(config::beginning_of(from), loaded_->step, from.save);
+  const bool begins = loaded_ ? !is_pretrained_ : from.finetune;  // also a finetuning of weights that were drawn
+  if (begins && !is_from_memory_ && !config_.data.eval_only && !from.rolled_back_to)
+    store::remember_beginning(config::beginning_of(from), loaded_ ? loaded_->step : 0, from.save);
   if (aside.num_records > 0)
     log_info(aside.num_records, " records after step ", trainer_->position().step,
              " moved to metrics.superseded.jsonl");

@@ -108,24 +108,21 @@ TEST_P(HfFirstLoss, IsTheForwardLossOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(Families, HfFirstLoss, testing::Values("bloom", "gpt2", "llama", "mistral", "phi3", "qwen3"),
                          [](const auto& info) { return std::string(info.param); });
 
-// --finetune takes the weights and nothing else: what the run itself has saved is never begun again.
-TEST(HfFinetune, IsRefusedWhereTheRunHasProgress) {
+// A run that begins where its own weights are has made no progress yet: step 0 is the import. What it has learnt then
+// is never begun again: the same command continues from it.
+TEST(HfFinetune, GoesOnByTheSameCommandWhereItsModelWasImported) {
   const TemporaryFolder folder;
-  const fs::path imported = folder / "imported";
+  const fs::path imported = folder / "imported", straight = folder / "straight";
   import_model("tests/data/hf/llama", imported);
   write_document(folder / "data", 200);
-  // A run that begins where its own weights are has made no progress yet: step 0 is the import.
-  train(go_on(imported, imported, folder / "data", 2));
-  EXPECT_EQ(step_records(imported).size(), 2u);
-  EXPECT_TRUE(fs::exists(imported / "step_00000002"));
-  try {
-    train(go_on(imported, imported, folder / "data", 2));
-    FAIL() << "began again over two steps";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("--finetune"), std::string::npos) << error.what();
-  }
-  EXPECT_EQ(step_records(imported).size(), 2u);
-  EXPECT_TRUE(fs::exists(imported / "step_00000002"));
+  train(go_on(imported, straight, folder / "data", 4));
+  const Words tune = go_on(imported, imported, folder / "data", 4);
+  train(tune + Words{"--exit-interval", "1"});
+  train(tune + Words{"--exit-interval", "3"});
+  train(tune);
+  EXPECT_EQ(saved_steps(imported), (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(step_records(imported), step_records(straight));
+  EXPECT_EQ(different_tensors(straight / "step_00000004", imported / "step_00000004"), Words{});
 }
 
 // What a run has learnt goes back as the model that it was: its family, its token ids, its generation config.

@@ -297,6 +297,23 @@ TEST(Finetune, GoesOnByTheSameCommandAndNeverBeginsAgainOverARunThatHasCheckpoin
   EXPECT_EQ(different_tensors(folder / "straight/step_00000010", folder / "tuned/step_00000010"), Words{});
 }
 
+// Of a run that did not finetune: at once, before anything is trained.
+TEST(Finetune, InTheFolderOfAnotherRunIsRefusedAtItsFirstStart) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const Words run =
+      tiny_run(folder / "data") + Words{"--save-interval", "2", "--save", folder / "run", "--load", folder / "run"};
+  train(run + Words{"--exit-interval", "2"});
+  for (const Words& words : {Words{}, Words{"--ckpt-step", "2"}, Words{"--load", folder / "run/step_00000002"}})
+    EXPECT_NE(refusal(run + Words{"--finetune"} + words)
+                  .find(concat("--finetune would start again at iteration 0, and --save ", folder / "run",
+                               " (command line) already holds checkpoints up to iteration 2. To continue that run "
+                               "leave out --finetune and give --load ",
+                               folder / "run", "; to start afresh give another --save")),
+              std::string::npos);
+  EXPECT_EQ(step_records(folder / "run").size(), 2u);
+}
+
 TEST(NoLoadOptim, KeepsThePositionWithFreshMoments) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 200, 5);

@@ -277,6 +277,37 @@ INSTANTIATE_TEST_SUITE_P(Restart, FromAnotherFolder,
                          testing::Values("", "--ckpt-step 2", "--finetune", "--no-load-optim",
                                          "--non-persistent-save-interval 1 --finetune"));
 
+// A finetuning that finds nothing in its folder draws its weights; what it saves there afterwards is its own.
+TEST(Restart, AFinetuningInOneFolderGoesOnAfterAFault) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 300, 5);
+  const Words two = {"--nproc-per-node", "2", "--max-restarts", "9"},
+              train = Words{"train", "gpt"} + tiny_run(folder / "data") +
+                      split_blanks(
+                          "--train-samples 4000 --lr-decay-samples 4000 --num-threads 1 --eval-interval "
+                          "100000 --save-interval 100"),
+              tune = two + train + Words{"--finetune", "--load", folder / "tuned", "--save", folder / "tuned"};
+  const Shell straight =
+      shell(folder, "espalier launch" + command_line(two + train + Words{"--save", folder / "straight"}));
+  ASSERT_EQ(straight.exit_code, 0) << straight.errors;
+  {
+    LauncherProcess run(folder / "log", tune);
+    ASSERT_TRUE(wait_until(120, [&] { return !saved_steps(folder / "tuned").empty() || !run.runs(); })) << run.said();
+    const auto ranks = run.ranks();
+    ASSERT_EQ(ranks.size(), 2u) << run.said();
+    kill(ranks.at(0), SIGKILL);
+    const size_t before = saved_steps(folder / "tuned").size();
+    ASSERT_TRUE(wait_until(120, [&] { return saved_steps(folder / "tuned").size() > before + 1 || !run.runs(); }))
+        << run.said();
+    EXPECT_NE(run.said().find("continues from its own newest checkpoint"), std::string::npos) << run.said();
+    run.end(SIGKILL);
+  }
+  const Shell again = shell(folder, "espalier launch" + command_line(tune));
+  ASSERT_EQ(again.exit_code, 0) << again.errors;
+  EXPECT_EQ(step_records(folder / "tuned"), step_records(folder / "straight"));
+  EXPECT_EQ(different_tensors(folder / "straight/step_00000500", folder / "tuned/step_00000500"), Words{});
+}
+
 // Another job trains into the folder: that is said once, and nobody tries again.
 TEST(Restart, AFolderThatIsInUseEndsAStartAtOnce) {
   const TemporaryFolder folder;
