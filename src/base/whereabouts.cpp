@@ -34,7 +34,7 @@ struct Slot {
   std::atomic<uint32_t> saves_wished;
   std::atomic<int32_t> pause_wished, log_level_wished;  // a level and 1; 0: none
   StackRecord stack;
-  Stretches stretches[kNumRunPhases][3];
+  Stretches stretches[kNumRunPhases][kNumWaitings];
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
@@ -240,7 +240,7 @@ Sight WhereaboutsBoard::sight(int64_t local_rank) const {
   if (!sight.is_open) return sight;
   sight.progress = slot.progress.load(std::memory_order_acquire);
   sight.phase = static_cast<RunPhase>(std::clamp<int32_t>(slot.phase, 0, kNumRunPhases - 1));
-  sight.waiting = static_cast<Waiting>(std::clamp<int32_t>(slot.waiting, 0, 2));
+  sight.waiting = static_cast<Waiting>(std::clamp<int32_t>(slot.waiting, 0, kNumWaitings - 1));
   sight.step = slot.step, sight.micro_batch = slot.micro_batch;
   sight.seconds_since = static_cast<double>(now_ns() - slot.since_ns) / 1e9;
   sight.waits_for = concat(read_text(slot, slot.operation), " of ", read_text(slot, slot.whom));

@@ -32,7 +32,9 @@ enum class Waiting : int32_t {
   kNothing,  // the rank works itself
   kPeers,    // other ranks have to arrive
   kOthers,   // something outside the run: a child, a person
+  kFiles,    // a thread of the rank itself, which reads or writes them
 };
+inline constexpr int kNumWaitings = 4;
 
 inline constexpr const char* kWhereaboutsVariable = "ESPALIER_WHEREABOUTS";
 

@@ -25,6 +25,8 @@ bool is_idle(const RankSight& rank, const HangRules& rules) {
   return rank.seconds_without_cpu >= std::min(rules.shortest, 5.0);
 }
 
+bool waits_for_disk(const RankSight& rank) { return rank.state == 'D' || rank.sight.waiting == Waiting::kFiles; }
+
 // How long this rank may go without a sign of progress.
 double bound_of(const RankSight& rank, const HangRules& rules) {
   const Sight& sight = rank.sight;
@@ -34,7 +36,7 @@ double bound_of(const RankSight& rank, const HangRules& rules) {
   if (!is_idle(rank, rules))
     return sight.num_stretches < rules.stretches_to_know ? std::numeric_limits<double>::infinity()
                                                          : std::max({rules.busy, rules.shortest, usual, longest});
-  if (rank.state == 'D') return std::max({rules.disk, rules.shortest, usual, longest});
+  if (waits_for_disk(rank)) return std::max({rules.disk, rules.shortest, usual, longest});
   const bool works = sight.phase == RunPhase::kTrain || sight.phase == RunPhase::kEvaluate;
   return std::max({works ? 0 : rules.asleep_elsewhere, rules.shortest, usual});
 }
@@ -49,7 +51,7 @@ bool is_late_at_end(const RankSight& rank, const HangRules& rules, std::optional
 const char* state_in_words(const RankSight& rank) {
   if (rank.state == 'T') return "is stopped (SIGSTOP, or a debugger)";
   if (rank.sight.waiting == Waiting::kPeers) return "waits for a rank that waits as well";
-  if (rank.state == 'D') return "waits for a disk or a file system";
+  if (waits_for_disk(rank)) return "waits for a disk or a file system";
   return rank.seconds_without_cpu > 1 ? "sleeps" : "computes without progress";
 }
 

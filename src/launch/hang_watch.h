@@ -5,7 +5,8 @@
 //   stopped (SIGSTOP, a debugger): after max(5 s, 5 x the 99th percentile of their stretches without progress), also
 //     one that waited for something outside the run
 //   asleep though not on a disk, using no processor time: the same while training or evaluating, else 15 s or so
-//   waiting for a disk or a file system, using no processor time: max(60 s, 5 x the 99th percentile, 3 x the longest
+//   waiting for a disk or a file system, also by a thread of its own, using no processor time: max(60 s, 5 x the 99th
+//   percentile, 3 x the longest
 //     stretch so far)
 //   busy: the same, once a hundred stretches are known; before that, only once the run was told to end, from then on
 // If all ranks of the run are here and each waits for another, those that have come least far are at fault, after

@@ -4,10 +4,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <future>
+#include <thread>
 
 #include "base/error.h"
+#include "base/whereabouts.h"
 #include "data/gpt_dataset.h"
+#include "launch/hang_watch.h"
 #include "models/gpt/batch.h"
 #include "train/read_ahead.h"
 
@@ -143,6 +148,67 @@ TEST(ReadAhead, ThrowsWhenTheBadSampleIsAskedFor) {
   ahead.begin({0, 1, 1});
   ahead.wait();
   EXPECT_EQ(ahead.read({0, 0, 1}).size(), 0u);  // its error belonged to the other
+}
+
+// Of a file system that does not answer, until it does.
+class BlockedSource : public data::SampleSource {
+ public:
+  void answer() { answers_.set_value(); }
+  void read(int64_t number, data::Sample& sample) const override {
+    answered_.wait();
+    dataset().read(number, sample);
+  }
+  const std::string& name() const override { return dataset().name(); }
+  int64_t size() const override { return dataset().size(); }
+  const std::vector<data::SampleField>& fields() const override { return dataset().fields(); }
+  const std::vector<std::string>& source_names() const override { return dataset().source_names(); }
+  std::string description() const override { return dataset().description(); }
+  std::vector<std::string> prefixes() const override { return dataset().prefixes(); }
+  void probe_ids(int64_t vocab_size) const override { dataset().probe_ids(vocab_size); }
+  data::OrderFingerprint fingerprint(const std::string& reading) const override {
+    return dataset().fingerprint(reading);
+  }
+
+ private:
+  std::promise<void> answers_;
+  std::shared_future<void> answered_ = answers_.get_future().share();
+};
+
+// A run that ends by an error while the next samples are being read waits for them: not unseen.
+TEST(ReadAhead, AReadThatHangsIsNamedByTheHangWatchAndReported) {
+  const WhereaboutsBoard& board = WhereaboutsBoard::of_this_process();
+  set_phase(RunPhase::kTrain, 12);
+  BlockedSource source;
+  const Loader loader(source, collate(), 5000, {});
+  launch::RankSight rank{.rank = 3, .pid = 42, .sight = {}, .state = 'S'};
+  std::thread launcher([&] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    do rank.sight = board.sight(0);
+    while (rank.sight.waiting != Waiting::kFiles && std::chrono::steady_clock::now() < end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    source.answer();
+  });
+  testing::internal::CaptureStderr();
+  try {
+    ReadAhead ahead(loader, std::chrono::milliseconds(20));
+    ahead.begin({24, 1, 1});
+    throw UserError("another rank has ended");
+  } catch (const UserError&) {
+  }
+  launcher.join();
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                "samples 24 and later of the run are still being read after 0.02 s: does the file system"),
+            std::string::npos);
+  EXPECT_EQ(board.sight(0).waiting, Waiting::kNothing);
+  rank.seconds_still = rank.seconds_without_cpu = 59;
+  EXPECT_FALSE(launch::find_hang({rank}, {}));
+  rank.seconds_still = rank.seconds_without_cpu = 61;
+  const auto hang = launch::find_hang({rank}, {});
+  ASSERT_TRUE(hang);
+  EXPECT_NE(hang->text.find("waits for a disk or a file system in phase train, step 12, reading of the next step's "
+                            "samples, for 61.0 s"),
+            std::string::npos)
+      << hang->text;
 }
 
 }  // namespace loader_test

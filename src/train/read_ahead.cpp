@@ -3,6 +3,10 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 
+#include "base/format.h"
+#include "base/log.h"
+#include "base/whereabouts.h"
+
 namespace espalier::train {
 
 std::vector<tensor::Batch> ReadAhead::read(const Request& request) {
@@ -24,6 +28,16 @@ void ReadAhead::begin(const Request& request) {
     omp_set_num_threads(1);
     return loader_.read(request.first, request.num_micro_batches, request.micro_batch_size);
   });
+}
+
+void ReadAhead::wait() const {
+  if (!begun_.valid()) return;
+  const WaitsFor waits(Waiting::kFiles, "reading", "the next step's samples");
+  if (begun_.wait_for(patience_) == std::future_status::ready) return;
+  log_warning("samples ", request_.first, " and later of the run are still being read after ",
+              format_duration(std::chrono::duration<double>(patience_).count()),
+              ": does the file system of the training data answer?");
+  begun_.wait();
 }
 
 }  // namespace espalier::train

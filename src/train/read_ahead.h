@@ -1,6 +1,11 @@
 // The micro-batches of the next step, read by a thread of their own while a device computes this one.
+//
+// Whoever is done with it, also by an error, waits for a read that has begun: the data that it reads go next. Of a file
+// system that does not answer such a wait has no end. So the rank says that it waits for files, its launcher's hang
+// watch names it and ends it, and without a launcher there is a warning.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <future>
 #include <vector>
@@ -16,7 +21,9 @@ class ReadAhead {
     bool operator==(const Request&) const = default;
   };
 
-  explicit ReadAhead(const Loader& loader) : loader_(loader) {}  // which outlives it
+  // `loader` outlives it. After `patience` a wait is reported.
+  explicit ReadAhead(const Loader& loader, std::chrono::milliseconds patience = std::chrono::seconds(30))
+      : loader_(loader), patience_(patience) {}
   ~ReadAhead() { wait(); }
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
@@ -26,12 +33,11 @@ class ReadAhead {
   // Nothing that is begun is lost: another request is read when it is asked for.
   void begin(const Request& request);
   // Until nothing is being read.
-  void wait() const {
-    if (begun_.valid()) begun_.wait();
-  }
+  void wait() const;
 
  private:
   const Loader& loader_;
+  std::chrono::milliseconds patience_;
   Request request_;
   std::future<std::vector<tensor::Batch>> begun_;
 };
