@@ -89,7 +89,8 @@ std::string submit(const BatchJob& job, const std::string& path) {
   return printed.substr(0, printed.find(';'));
 }
 
-// Jobs of an array continue where the last one stopped, if the command says where.
+// Jobs of an array continue where the last one stopped, if the command says where: in the folder of --save, wherever
+// the first began.
 void check_chain(const Words& command, Problems& problems) {
   const config::Family* const family = families::find_family(command[1]);
   if (family == nullptr) return;  // training says so
@@ -97,8 +98,10 @@ void check_chain(const Words& command, Problems& problems) {
   Problems told_by_training;
   options.table.parse({command.begin() + 2, command.end()}, told_by_training);
   const config::CheckpointConfig& folders = options.config.checkpoint;
-  if (folders.save.empty() || folders.load != folders.save)
-    problems.add("--array: each job would start from scratch; give --save FOLDER and --load FOLDER, the same folder");
+  if (folders.save.empty() || folders.load.empty())
+    problems.add(
+        "--array: each job would start from scratch; give --save FOLDER, and --load with the same folder or the one "
+        "that the first job begins from");
 }
 
 }  // namespace

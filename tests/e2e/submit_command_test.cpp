@@ -41,6 +41,25 @@ TEST_F(SubmitCommand, ATimeThatTheSchedulerWouldRefuseIsRefusedHere) {
   expect_refused("--scheduler pbs --time 90:00x", "write HOURS:MINUTES:SECONDS, such as 20:00:00");
 }
 
+TEST_F(SubmitCommand, AChainGoesOnInTheFolderOfSaveWhereverItBegan) {
+  const std::string chain = "espalier submit --dry-run --no-check --array 3 train gpt ";
+  for (const char* folders : {"--save r --load r", "--save r --load archive", "--save r --load archive --finetune",
+                              "--save r --load archive --ckpt-step 4 --no-load-optim"}) {
+    const Outcome outcome = bash(chain + folders);
+    EXPECT_EQ(outcome.exit_code, 0) << folders << outcome.errors;
+    EXPECT_NE(outcome.output.find("#SBATCH --array=1-3%1"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find(concat("train gpt ", folders)), std::string::npos) << outcome.output;
+  }
+  for (const char* folders : {"--save r", "--load r", ""}) {
+    const Outcome outcome = bash(chain + folders);
+    EXPECT_EQ(outcome.exit_code, 2) << folders;
+    EXPECT_NE(outcome.errors.find("--array: each job would start from scratch; give --save FOLDER, and --load with the "
+                                  "same folder or the one that the first job begins from"),
+              std::string::npos)
+        << outcome.errors;
+  }
+}
+
 TEST_F(SubmitCommand, AChainHasALength) { expect_refused("--array 99999999999", "--array 99999999999"); }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Training under a real SLURM of one machine: submit, srun, array, scancel, time limit, requeue.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "base/format.h"
 #include "store/run_folder.h"
 #include "tests/launch/launch_fixture.h"
@@ -96,6 +98,23 @@ TEST_F(Slurm, AnArrayRunsOneBehindTheOther) {
   for (const store::StepEntry& entry : store::list_steps(folder_ / "run").complete) steps.push_back(entry.step);
   EXPECT_EQ(steps, (std::vector<int64_t>{3, 6, 9})) << said();
   EXPECT_EQ(num_records(folder_ / "run"), 9u);
+}
+
+// The first job takes the weights of another run, the others continue the first.
+TEST_F(Slurm, AnArrayMayBeginInAnotherFolder) {
+  const Words archived = {"--save", folder_ / "archive", "--load", folder_ / "archive", "--exit-interval", "2"};
+  const Shell archive = shell(folder_, "espalier launch --nproc-per-node 2 " + training(archived));
+  ASSERT_EQ(archive.exit_code, 0) << archive.errors;
+  const Words tuned = {"--load", folder_ / "archive", "--finetune"};
+  const std::string job = submit("--array 2", training(tuned + Words{"--exit-interval", "3"}));
+  ASSERT_TRUE(wait_until(180, [&] { return shell(folder_, "squeue -h -j " + job).output.empty(); })) << said();
+  EXPECT_EQ(saved_steps(folder_ / "run"), (std::vector<int64_t>{3, 6})) << said();
+  const Shell straight =
+      shell(folder_, "espalier launch --nproc-per-node 2 " +
+                         training(tuned + Words{"--exit-interval", "6", "--save", folder_ / "other"}));
+  ASSERT_EQ(straight.exit_code, 0) << straight.errors;
+  EXPECT_EQ(step_records(folder_ / "run"), step_records(folder_ / "other"));
+  EXPECT_EQ(different_tensors(folder_ / "run/step_00000006", folder_ / "other/step_00000006"), Words{});
 }
 
 // espalier watch submits the next job when none is queued, and none once the run has finished.
