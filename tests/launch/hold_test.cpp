@@ -21,43 +21,23 @@ namespace hold_test {
 
 namespace fs = std::filesystem;
 
-int num_kills(int in_suite, int all) { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? all : in_suite; }
-
 using Ranks = std::map<int64_t, pid_t>;
 
 class HeldRanks : public testing::Test {
  protected:
   void SetUp() override { write_token_files(folder_ / "data", 300, 5); }
 
-  Words training(const std::string& save, int64_t steps, const std::string& more) const {
-    return Words{"train", "gpt"} + tiny_run(folder_ / "data") +
-           split_blanks(concat("--micro-batch-size 1 --global-batch-size 4 --train-samples ", 4 * steps,
-                               " --lr-decay-samples ", 4 * steps,
-                               " --num-threads 1 --eval-iters 0 --save-interval 1000000 ", more)) +
-           Words{"--save", folder_ / save, "--load", folder_ / save};
-  }
   void start(int64_t num_ranks, int64_t steps, const std::string& more) {
     num_ranks_ = num_ranks, num_steps_ = steps, more_ = more;
     launcher_ = std::make_unique<LauncherProcess>(
         folder_ / "log",
         split_blanks(concat("--nproc-per-node ", num_ranks, " --max-restarts 1000 --shutdown-timeout 10")) +
-            training("run", steps, more + " --non-persistent-save-interval 1"));
+            unsaved_run(folder_, "run", steps, more + " --non-persistent-save-interval 1"));
   }
   size_t steps() const { return num_records(folder_ / "run"); }
-  size_t starts() const {
-    size_t found = 0;
-    std::ifstream file(folder_ / "run" + "/events.jsonl");
-    for (std::string line; std::getline(file, line);) found += nlohmann::json::parse(line).at("event") == "start";
-    return found;
-  }
+  size_t starts() const { return start_steps(folder_ / "run").size(); }
   // From which it trains since its last start.
-  int64_t start_step() const {
-    int64_t found = -1;
-    std::ifstream file(folder_ / "run" + "/events.jsonl");
-    for (std::string line; std::getline(file, line);)
-      if (const auto event = nlohmann::json::parse(line); event.at("event") == "start") found = event.at("step");
-    return found;
-  }
+  int64_t start_step() const { return start_steps(folder_ / "run").back(); }
   // Until it has made so many more steps, and all ranks are there.
   Ranks train_on(size_t more_steps) {
     const size_t target = steps() + more_steps;
@@ -75,7 +55,7 @@ class HeldRanks : public testing::Test {
     ASSERT_TRUE(wait_until(300, [&] { return !launcher_->runs(); })) << launcher_->said();
     ASSERT_EQ(launcher_->exit_code(), 0) << launcher_->said();
     const Shell result = shell(folder_, concat("espalier launch --nproc-per-node ", num_ranks_,
-                                               command_line(training("straight", num_steps_, more_))));
+                                               command_line(unsaved_run(folder_, "straight", num_steps_, more_))));
     ASSERT_EQ(result.exit_code, 0) << result.errors;
     EXPECT_EQ(step_records(folder_ / "run"), step_records(folder_ / "straight"));
     const std::string step = format_printf("/step_%08d", static_cast<int>(num_steps_));
@@ -99,7 +79,7 @@ TEST_F(HeldRanks, OfAnotherMachineKeepTheirProcessesToo) {
         split_blanks(concat("--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:", port,
                             " --rdzv-id a --nnodes 2 --local-addr ", name,
                             " --nproc-per-node 2 --max-restarts 100 --shutdown-timeout 10")) +
-            training("run", num_steps_, more_ + " --non-persistent-save-interval 1 --replication"));
+            unsaved_run(folder_, "run", num_steps_, more_ + " --non-persistent-save-interval 1 --replication"));
   };
   launcher_ = launch("alpha");
   ASSERT_TRUE(wait_until(

@@ -6,11 +6,15 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "base/shell.h"
 #include "tests/e2e/run_files.h"
 
@@ -65,5 +69,27 @@ bool wait_until(double seconds, const Condition& condition) {
 inline size_t num_records(const std::string& run_folder) {
   return std::filesystem::exists(run_folder + "/metrics.jsonl") ? step_records(run_folder).size() : 0;
 }
+
+// The steps from which the starts of a run went on.
+inline std::vector<int64_t> start_steps(const std::string& run_folder) {
+  std::vector<int64_t> steps;
+  std::ifstream file(run_folder + "/events.jsonl");
+  for (std::string line; std::getline(file, line);)
+    if (const auto event = nlohmann::json::parse(line); event.at("event") == "start") steps.push_back(event.at("step"));
+  return steps;
+}
+
+// A run over data at `folder`/data that saves nothing before its last step, of four samples each.
+inline Words unsaved_run(const TemporaryFolder& folder, const std::string& save, int64_t steps,
+                         const std::string& more) {
+  return Words{"train", "gpt"} + tiny_run(folder / "data") +
+         split_blanks(concat("--micro-batch-size 1 --global-batch-size 4 --train-samples ", 4 * steps,
+                             " --lr-decay-samples ", 4 * steps,
+                             " --num-threads 1 --eval-iters 0 --save-interval 1000000 ", more)) +
+         Words{"--save", folder / save, "--load", folder / save};
+}
+
+// How often something random is tried: in the suite, and with scripts/test --all.
+inline int num_kills(int in_suite, int all) { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? all : in_suite; }
 
 }  // namespace espalier::test

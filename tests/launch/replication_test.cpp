@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <random>
 
@@ -28,13 +27,6 @@ class Replication : public testing::Test {
  protected:
   void SetUp() override { write_token_files(folder_ / "data", 300, 5); }
 
-  Words training(const std::string& save, int64_t steps, const std::string& more) const {
-    return Words{"train", "gpt"} + tiny_run(folder_ / "data") +
-           split_blanks(concat("--micro-batch-size 1 --global-batch-size 4 --train-samples ", 4 * steps,
-                               " --lr-decay-samples ", 4 * steps,
-                               " --num-threads 1 --eval-iters 0 --save-interval 1000000 ", more)) +
-           Words{"--save", folder_ / save, "--load", folder_ / save};
-  }
   // The first by name hosts the rendezvous store, and has the first ranks.
   std::unique_ptr<LauncherProcess> machine(const std::string& name, int64_t num_machines, int64_t num_ranks,
                                            const Words& run) {
@@ -62,20 +54,13 @@ class Replication : public testing::Test {
   // An undisturbed run of as many ranks on one machine has the same steps and, in the end, the same tensors.
   void expect_equal(int64_t num_ranks, int64_t steps, const std::string& more) const {
     const Shell result = shell(folder_, concat("espalier launch --nproc-per-node ", num_ranks,
-                                               command_line(training("straight", steps, more))));
+                                               command_line(unsaved_run(folder_, "straight", steps, more))));
     ASSERT_EQ(result.exit_code, 0) << result.errors;
     EXPECT_EQ(step_records(folder_ / "run"), step_records(folder_ / "straight"));
     const std::string step = format_printf("/step_%08d", static_cast<int>(steps));
     EXPECT_EQ(different_tensors(folder_ / "straight" + step, folder_ / "run" + step), Words{});
   }
-  // The steps from which the starts of the run went on.
-  std::vector<int64_t> starts() const {
-    std::vector<int64_t> found;
-    std::ifstream file(folder_ / "run" + "/events.jsonl");
-    for (std::string line; std::getline(file, line);)
-      if (const auto event = nlohmann::json::parse(line); event.at("event") == "start") found.push_back(event["step"]);
-    return found;
-  }
+  std::vector<int64_t> starts() const { return start_steps(folder_ / "run"); }
   // Of all that were done and done again, by restart.
   std::vector<int64_t> steps_lost(const std::string& said) const {
     std::vector<int64_t> lost;
@@ -105,7 +90,7 @@ TEST_P(OfLayout, AMachineThatIsLostIsReplacedByOneWithoutMemory) {
   const auto& [name, flags, num_ranks, sends] = GetParam();
   const std::string kept = concat(flags, " --non-persistent-save-interval 1 --replication");
   constexpr int64_t kSteps = 60;
-  const Words run = training("run", kSteps, kept);
+  const Words run = unsaved_run(folder_, "run", kSteps, kept);
   const auto alpha = host(2, num_ranks, run);
   auto beta = machine("beta", 2, num_ranks, run);
   ASSERT_TRUE(wait_until(60, [&] { return steps() >= 20; })) << alpha->said();
@@ -139,7 +124,7 @@ TEST_F(Replication, ASpareMachineOfAnotherNameChangesWhoIsWhichRank) {
       "--bf16 --use-distributed-optimizer --canonical-reduction --global-batch-size 6 --train-samples 720 "
       "--lr-decay-samples 720";
   constexpr int64_t kSteps = 120;
-  const Words run = training("run", kSteps, flags + " --non-persistent-save-interval 1 --replication");
+  const Words run = unsaved_run(folder_, "run", kSteps, flags + " --non-persistent-save-interval 1 --replication");
   const auto alpha = host(3, 1, run);
   auto gamma = machine("gamma", 3, 1, run);
   const auto delta = machine("delta", 3, 1, run);
@@ -155,7 +140,7 @@ TEST_F(Replication, ASpareMachineOfAnotherNameChangesWhoIsWhichRank) {
 // Of two machines with a rank each, of which the second is lost again and again, or the rank of either is killed.
 void Replication::kill_at_random(const std::string& flags, int kills) {
   const int64_t num_steps = 15 * (kills + 1);
-  const Words run = training("run", num_steps, flags + " --non-persistent-save-interval 1 --replication");
+  const Words run = unsaved_run(folder_, "run", num_steps, flags + " --non-persistent-save-interval 1 --replication");
   const auto alpha = host(2, 1, run);
   auto beta = machine("beta", 2, 1, run);
   const unsigned seed = std::random_device{}();
@@ -188,8 +173,6 @@ void Replication::kill_at_random(const std::string& flags, int kills) {
   expect_equal(2, num_steps, flags);
 }
 
-int num_kills(int in_suite, int all) { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? all : in_suite; }
-
 TEST_F(Replication, RandomKillsOfMachinesAndRanksCostAStepAtMost) {
   kill_at_random("--bf16 --use-distributed-optimizer --hidden-size 96 --num-attention-heads 4", num_kills(8, 30));
 }
@@ -203,18 +186,18 @@ TEST_F(Replication, KillsInTheMiddleOfCopiesCostAStepAtMost) {
 TEST_F(Replication, HasNoEffectOnOneMachineAndSaysSo) {
   const Shell result =
       shell(folder_, "espalier launch --nproc-per-node 2 " +
-                         command_line(training("run", 20,
-                                               "--use-distributed-optimizer --non-persistent-save-interval 1 "
-                                               "--replication")));
+                         command_line(unsaved_run(folder_, "run", 20,
+                                                  "--use-distributed-optimizer --non-persistent-save-interval 1 "
+                                                  "--replication")));
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_NE(result.errors.find("--replication has no effect: all ranks are on one machine"), std::string::npos)
       << result.errors;
 }
 
 TEST_F(Replication, AJumpToTheSameMachineIsRefused) {
-  const Words run = training("run", 20,
-                             "--use-distributed-optimizer --non-persistent-save-interval 1 --replication "
-                             "--replication-jump 1");
+  const Words run = unsaved_run(folder_, "run", 20,
+                                "--use-distributed-optimizer --non-persistent-save-interval 1 --replication "
+                                "--replication-jump 1");
   const auto alpha = host(2, 2, run), beta = machine("beta", 2, 2, run);
   for (LauncherProcess* one : {alpha.get(), beta.get()}) ASSERT_TRUE(wait_until(60, [&] { return !one->runs(); }));
   EXPECT_EQ(alpha->exit_code(), 2) << alpha->said();

@@ -48,8 +48,6 @@ int64_t last_step(const std::string& run_folder) {
   return begin == std::string::npos ? 0 : nlohmann::json::parse(text.substr(begin)).at("step").get<int64_t>();
 }
 
-int num_kills(int in_suite, int all) { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? all : in_suite; }
-
 constexpr int64_t kRanks = 2;
 constexpr const char* kVerdict = "failed (signal 9, SIGKILL); starting ";
 
