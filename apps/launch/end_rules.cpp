@@ -31,11 +31,11 @@ EndWatch::EndWatch(const EndRules& rules) : rules_(rules) {
 
 EndWatch::~EndWatch() { seen_->ends = true; }
 
-std::string EndWatch::reason(double seconds) const {
-  if (seen_->exists) return concat("the kill switch '", rules_.kill_switch_path, "' exists");
+launch::ReasonToEnd EndWatch::reason(double seconds) const {
+  if (seen_->exists) return {concat("the kill switch '", rules_.kill_switch_path, "' exists"), /*stays=*/true};
   if (rules_.exit_duration_in_mins && seconds > 60.0 * static_cast<double>(*rules_.exit_duration_in_mins))
-    return concat(*rules_.exit_duration_in_mins, " minutes have passed (--exit-duration-in-mins)");
-  return "";
+    return {concat(*rules_.exit_duration_in_mins, " minutes have passed (--exit-duration-in-mins)"), /*stays=*/false};
+  return {};
 }
 
 }  // namespace espalier

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "launch/launcher.h"
+
 namespace espalier {
 
 struct EndRules {
@@ -23,8 +25,8 @@ class EndWatch {
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
 
-  // Why the run has to end now, so many seconds after its ranks were started; "": it need not.
-  std::string reason(double seconds) const;
+  // So many seconds after the ranks were started.
+  launch::ReasonToEnd reason(double seconds) const;
 
  private:
   struct Seen {  // shared with a thread that a file system may hold for ever

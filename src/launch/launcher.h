@@ -24,6 +24,13 @@ struct Incident {
   std::vector<Failure> failures = {};  // of kFailure, the cause first
 };
 
+// Why a run has to end by a rule of its own; an empty `text`: it need not. `stays`: ranks that are started again find
+// the reason there as well, and only save what they have.
+struct ReasonToEnd {
+  std::string text;
+  bool stays = false;
+};
+
 // What each rank runs.
 struct RankProgram {
   std::vector<std::string> command;
@@ -33,9 +40,9 @@ struct RankProgram {
   std::function<void(const Incident&)> on_incident = {};  // may be empty
   // Of runs on a changing number of machines (--nnodes MIN:MAX): whether it can run on so many ranks. Empty: on any.
   std::function<bool(int64_t num_ranks)> fits = {};
-  // Why the run has to end now, so many seconds after its ranks were started, by rules of its own that its ranks follow
-  // after the step in progress, unless they hang; "": it need not. Empty: there are no such rules.
-  std::function<std::string(double seconds)> reason_to_end = {};
+  // Why the run has to end now, so many seconds after its ranks were started, by rules that its ranks follow after the
+  // step in progress, unless they hang. Empty: there are no such rules.
+  std::function<ReasonToEnd(double seconds)> reason_to_end = {};
   // Told to stop it saves, and started again it goes on from there: machines that come late may be taken in.
   bool goes_on_after_stop = false;
 };

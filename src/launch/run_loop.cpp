@@ -130,6 +130,7 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   num_held_ = 0;
   first_step_.reset();
   told_by_.clear();
+  reason_stays_ = false;
   is_again_ = round.number > 0;
   round_start_ = last_question_ = surroundings_.now();
   std::unique_ptr<Ranks> ranks = site_.start(round, std::move(held_));
@@ -202,14 +203,17 @@ void RunLoop::take_in_waiting(Ranks& ranks) {
   ranks.send(SIGTERM);
 }
 
-// The ranks look themselves, between two steps.
+// The ranks look themselves, between two steps. In a restart first of all once they have read the copies of their
+// state.
 void RunLoop::look_for_reason_to_end(const Ranks& ranks) {
+  if (is_again_ && site_.holds_snapshots() && !trains(ranks)) return;
   if (!program_.reason_to_end || surroundings_.now() - last_question_ < kBetweenQuestions) return;
   last_question_ = surroundings_.now();
-  const std::string reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - round_start_).count());
-  if (reason.empty()) return;
-  note_told(reason);
-  log_info(reason, ": waiting for ", num_running(ranks), " to save and end", bound_in_words(ranks));
+  const ReasonToEnd reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - round_start_).count());
+  if (reason.text.empty()) return;
+  note_told(reason.text);
+  reason_stays_ = reason.stays;
+  log_info(reason.text, ": waiting for ", num_running(ranks), " to save and end", bound_in_words(ranks));
 }
 
 void RunLoop::note_told(const std::string& by) {
@@ -290,9 +294,11 @@ void RunLoop::reap_together(Ranks& ranks) {
   ranks.reap();
 }
 
-// With the state of the ranks in memory the next start can save it and stop. Not where the run's time is up, or the
-// kill switch is there.
-bool RunLoop::may_end_later() const { return ending_signal_ == 0 && asks_to_stop_ && site_.holds_snapshots(); }
+// With the state of the ranks in memory the next start can save it and stop: after SIGUSR1, which it gets again, and
+// where the kill switch is there, which it sees. Not where the run's time is up.
+bool RunLoop::may_end_later() const {
+  return ending_signal_ == 0 && (asks_to_stop_ || reason_stays_) && site_.holds_snapshots();
+}
 
 void RunLoop::stop(Ranks& ranks) {
   try_to_tell([this] { meeting_.report_failed(); });

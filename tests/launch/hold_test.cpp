@@ -262,6 +262,24 @@ TEST_F(HeldRanks, SaveTheStepsInMemoryWhereTheKillSwitchComesBeforeTheyHaveLoade
   expect_ends_as_if_left_alone();
 }
 
+// The launcher has seen the kill switch, and the ranks could not save: one of them stands still, and is killed.
+TEST_F(HeldRanks, SaveTheStepsInMemoryWhereARankIsKilledAfterTheKillSwitch) {
+  const std::string kill_switch = folder_ / "end", flags = "--bf16 --kill-switch-path " + kill_switch;
+  start(2, 600, flags);
+  const Ranks before = train_on(5);
+  kill(before.at(1), SIGSTOP);
+  std::ofstream(kill_switch) << "end";
+  ASSERT_TRUE(wait_until(20, [&] { return launcher_->said().find("' exists: waiting for") != std::string::npos; }));
+  kill(before.at(1), SIGKILL);
+  ASSERT_TRUE(wait_until(60, [&] { return !launcher_->runs(); })) << launcher_->said();
+  EXPECT_EQ(launcher_->exit_code(), 0) << launcher_->said();
+  EXPECT_EQ(starts(), 2u) << launcher_->said();
+  EXPECT_EQ(saved_steps(folder_ / "run"), std::vector<int64_t>{static_cast<int64_t>(steps())}) << launcher_->said();
+  fs::remove(kill_switch);
+  start(2, 600, flags);
+  expect_ends_as_if_left_alone();
+}
+
 // Killed while the checkpoint of step 400 is written, on a slow disk: it is never complete. The next would be due at
 // step 800, which this run does not have.
 TEST_F(HeldRanks, MakeASaveThatWasCutOffAsSoonAsTheyGoOn) {
