@@ -246,7 +246,7 @@ TEST_F(HeldRanks, StopAfterTheNextStartWhereTheyWereToldSoBefore) {
 // A kill switch that comes between a failure and the next start: nothing is on disk, so what is in memory is saved.
 TEST_F(HeldRanks, SaveTheStepsInMemoryWhereTheKillSwitchComesBeforeTheyHaveLoaded) {
   const std::string kill_switch = folder_ / "end", flags = "--bf16 --kill-switch-path " + kill_switch;
-  start(2, 600, flags);
+  start(2, 300, flags);
   const Ranks before = train_on(5);
   kill(before.at(1), SIGKILL);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until the launcher knows it
@@ -255,17 +255,17 @@ TEST_F(HeldRanks, SaveTheStepsInMemoryWhereTheKillSwitchComesBeforeTheyHaveLoade
   EXPECT_EQ(launcher_->exit_code(), 0) << launcher_->said();
   EXPECT_EQ(starts(), 2u) << launcher_->said();
   ASSERT_GE(steps(), 5u);
-  EXPECT_LT(steps(), 600u);
+  EXPECT_LT(steps(), 300u);
   EXPECT_EQ(saved_steps(folder_ / "run"), std::vector<int64_t>{static_cast<int64_t>(steps())}) << launcher_->said();
   fs::remove(kill_switch);
-  start(2, 600, flags);
+  start(2, 300, flags);
   expect_ends_as_if_left_alone();
 }
 
 // The launcher has seen the kill switch, and the ranks could not save: one of them stands still, and is killed.
 TEST_F(HeldRanks, SaveTheStepsInMemoryWhereARankIsKilledAfterTheKillSwitch) {
   const std::string kill_switch = folder_ / "end", flags = "--bf16 --kill-switch-path " + kill_switch;
-  start(2, 600, flags);
+  start(2, 300, flags);
   const Ranks before = train_on(5);
   kill(before.at(1), SIGSTOP);
   std::ofstream(kill_switch) << "end";
@@ -276,7 +276,7 @@ TEST_F(HeldRanks, SaveTheStepsInMemoryWhereARankIsKilledAfterTheKillSwitch) {
   EXPECT_EQ(starts(), 2u) << launcher_->said();
   EXPECT_EQ(saved_steps(folder_ / "run"), std::vector<int64_t>{static_cast<int64_t>(steps())}) << launcher_->said();
   fs::remove(kill_switch);
-  start(2, 600, flags);
+  start(2, 300, flags);
   expect_ends_as_if_left_alone();
 }
 
