@@ -280,21 +280,21 @@ TEST_F(HeldRanks, SaveTheStepsInMemoryWhereARankIsKilledAfterTheKillSwitch) {
   expect_ends_as_if_left_alone();
 }
 
-// Killed while the checkpoint of step 400 is written, on a slow disk: it is never complete. The next would be due at
-// step 800, which this run does not have.
+// Killed while the checkpoint of step 200 is written, on a slow disk: it is never complete. The next would be due at
+// step 400, which this run does not have.
 TEST_F(HeldRanks, MakeASaveThatWasCutOffAsSoonAsTheyGoOn) {
   setenv("LD_PRELOAD", ESPALIER_PLANTED_FAULTS, 1);
   setenv("PLANTED_SLOW_DISK", "100", 1);
-  start(2, 700, "--bf16 --save-interval 400");
+  start(2, 350, "--bf16 --save-interval 200");
   unsetenv("LD_PRELOAD"), unsetenv("PLANTED_SLOW_DISK");
-  ASSERT_TRUE(wait_until(120, [&] { return steps() >= 405 || !launcher_->runs(); })) << launcher_->said();
-  ASSERT_TRUE(fs::exists(folder_ / "run/step_00000400.partial")) << launcher_->said();
+  ASSERT_TRUE(wait_until(120, [&] { return steps() >= 205 || !launcher_->runs(); })) << launcher_->said();
+  ASSERT_TRUE(fs::exists(folder_ / "run/step_00000200.partial")) << launcher_->said();
   kill(launcher_->ranks().at(0), SIGKILL);
   ASSERT_NO_FATAL_FAILURE(wait_for_start(2));
   const int64_t step = start_step();
-  EXPECT_GE(step, 404);
+  EXPECT_GE(step, 204);
   ASSERT_NO_FATAL_FAILURE(expect_ends_as_if_left_alone());
-  EXPECT_EQ(saved_steps(folder_ / "run"), (std::vector<int64_t>{step, 700})) << launcher_->said();
+  EXPECT_EQ(saved_steps(folder_ / "run"), (std::vector<int64_t>{step, 350})) << launcher_->said();
 }
 
 constexpr int64_t kKibOfStarts = 16384;  // less than a copy of the weights of each
