@@ -31,6 +31,10 @@ struct ReasonToEnd {
   bool stays = false;
 };
 
+// How `what` ends where the run goes on after a failure; who reads the run's records goes by it (watch/sight.h).
+inline constexpr const char* kRestartFollows = " follows";
+inline constexpr const char* kGoesOnWithout = "the run goes on without that machine";
+
 // What each rank runs.
 struct RankProgram {
   std::vector<std::string> command;

@@ -23,6 +23,7 @@ using namespace std::chrono_literals;
 constexpr Surroundings::Seconds kLook = 50ms;  // between looks at who has come
 constexpr double kMachinesOfALook = 32;        // of more machines each looks less often: all ask one store
 constexpr const char* kSomebodyLeft = "somebody-left";
+constexpr const char* kForGood = "for good";
 constexpr double kSecondsToConfirm = 60;  // for those who are to take part
 constexpr const char* kRoundKey = "launch/round";
 constexpr const char* kOverKey = "launch/over";
@@ -37,6 +38,15 @@ std::set<std::string> ids_of(const std::vector<Node>& nodes) {
   std::set<std::string> ids;
   for (const Node& node : nodes) ids.insert(node.id);
   return ids;
+}
+
+// By hand, as a look asks for many of them.
+std::string key_of(int64_t round, const std::string& name) {
+  std::string key = "launch/";
+  key += std::to_string(round);
+  key += '/';
+  key += name;
+  return key;
 }
 
 Failure gone(const Round& round) {
@@ -71,7 +81,7 @@ NodeMeeting::~NodeMeeting() {
   }
 }
 
-std::string NodeMeeting::key(const std::string& name) const { return concat("launch/", round_, "/", name); }
+std::string NodeMeeting::key(const std::string& name) const { return key_of(round_, name); }
 
 std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled) {
   stop_watching();
@@ -120,7 +130,7 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   }
   // The machines of that round may still be stopping their ranks, and may end the run: they go first, if any is left.
   while (!is_cancelled() && !store_.check({kOverKey})) {
-    if (store_.check({concat("launch/", round_ + 1, "/arrived")}) || all_have_left()) {
+    if (store_.check({key_of(round_ + 1, "arrived")}) || all_have_left()) {
       ++round_;
       return true;
     }
@@ -131,10 +141,12 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
 
 bool NodeMeeting::all_have_left() { return have_left(world_of(round_).nodes, /*all=*/true); }
 
+// Those that wait for a start after one in which this machine took part look who has left that one: it may leave before
+// it has come to the next.
 void NodeMeeting::leave() {
-  if (round_ >= 0) {
-    store_.set(key("left/" + self_.id), "");
-    store_.set(key(kSomebodyLeft), "");
+  for (int64_t round = std::max<int64_t>(round_ - 1, 0); round <= round_; ++round) {
+    store_.set(key_of(round, "left/" + self_.id), "");
+    store_.set(key_of(round, kSomebodyLeft), "");
   }
   store_.leave_will({}, {});
 }
@@ -213,12 +225,12 @@ std::string NodeMeeting::missing(const std::vector<Node>& nodes) const {
 }
 
 World NodeMeeting::world_of(int64_t round) {
-  return internal::world_from_json(store_.get(concat("launch/", round, "/world"), 10s));
+  return internal::world_from_json(store_.get(key_of(round, "world"), 10s));
 }
 
 // Once its launchers meet for the next one, or have left.
 bool NodeMeeting::has_begun(int64_t round) {
-  const std::string begins = concat("launch/", round, "/begins");
+  const std::string begins = key_of(round, "begins");
   return store_.check({begins}) && store_.get(begins, 10s) == "yes";
 }
 
@@ -231,7 +243,7 @@ const NodeMeeting::Before& NodeMeeting::before() {
   const bool began = has_begun(round_ - 1);
   before_.last_begun = began ? round_ - 1 : last.last_begun;
   if (before_.last_begun >= 0) before_.members = ids_of(began ? last.nodes : world_of(before_.last_begun).nodes);
-  const std::string history = concat("launch/", round_ - 1, "/history");
+  const std::string history = key_of(round_ - 1, "history");
   before_.history = store_.check({history}) ? store_.get(history, 10s) : last.history;
   return before_;
 }
@@ -245,7 +257,7 @@ bool NodeMeeting::awaits_former(const std::vector<Node>& nodes) {
   for (const std::string& id : ids_of(nodes)) missing.erase(id);
   const auto has_left = [this](const std::string& id) {
     for (int64_t round = std::max<int64_t>(before().last_begun, 0); round <= round_; ++round)
-      if (store_.check({concat("launch/", round, "/left/", id)})) return true;
+      if (store_.check({key_of(round, "left/" + id)})) return true;
     return false;
   };
   return !std::all_of(missing.begin(), missing.end(), has_left);
@@ -326,11 +338,11 @@ World NodeMeeting::meet(const std::function<bool()>& is_cancelled) {
     if (surroundings_.now() <= give_up) {
       // Of a run that has enough machines and starts without the others.
       const Surroundings::Seconds to_start = last_call == Time::max() ? -1s : last_call - surroundings_.now();
-      if (to_start > 0s)
-        report.look(
-            awaits_former(nodes) ? "machines of the start before, whose ranks are still stopping" : missing(nodes),
-            concat("the run starts without at ", WaitReport::wall_clock(to_start)));
-      else
+      const bool may_start = to_start > 0s, awaits = may_start && awaits_former(nodes);
+      if (report.is_time() && may_start)
+        report.look(awaits ? "machines of the start before, whose ranks are still stopping" : missing(nodes),
+                    concat("the run starts without at ", WaitReport::wall_clock(to_start)));
+      else if (report.is_time())
         report.look(missing(nodes));
       surroundings_.sleep_for(kLook * std::max(1.0, static_cast<double>(count) / kMachinesOfALook));
       continue;
@@ -436,6 +448,18 @@ void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
   for (size_t at = 0; at < nodes_.size(); ++at)
     if (nodes_[at].id == self_.id) store_.set(key(concat("stopped/", at)), launch::to_json(failures));
   leave_departure();
+}
+
+void NodeMeeting::report_told(bool for_good) {
+  if (for_good)
+    store_.set(key("told"), kForGood);
+  else
+    store_.compare_set(key("told"), "", "yes");
+}
+
+ToldAnywhere NodeMeeting::told() {
+  if (!store_.check({key("told")})) return ToldAnywhere::kNot;
+  return store_.get(key("told"), 10s) == kForGood ? ToldAnywhere::kToEndForGood : ToldAnywhere::kToEnd;
 }
 
 // What each machine has said of its ranks; warns of those that have said nothing in time. One that has seen that all

@@ -54,6 +54,8 @@ enum class RoundOutcome {
   kRegroups,  // all ranks have ended well, to start again with other machines
 };
 
+enum class ToldAnywhere { kNot, kToEnd, kToEndForGood };
+
 // Whether the program can run on so many ranks.
 using FitsRanks = std::function<bool(int64_t num_ranks)>;
 
@@ -89,6 +91,11 @@ class NodeMeeting {
   void report_failed();
   // This machine's ranks have stopped.
   void report_stopped(const std::vector<Failure>& failures);
+  // Before this machine says that its ranks have stopped: the run was told to end here. `for_good`: it is not to start
+  // once more, for what its ranks have in memory.
+  void report_told(bool for_good);
+  // Once all have said that: whether it was anywhere. All get one answer.
+  ToldAnywhere told();
   // Of this round, before the next is joined: what all that take part in that one are to know alike. What is left first
   // holds. It goes from round to round until there is another, also over those that never begin.
   void leave_history(const std::string& text);

@@ -148,8 +148,8 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   if (outcome == RoundOutcome::kRegroups && told_by_.empty()) return start_with_others();
   if (all_well) return 0;
   if (ending_signal_ != 0) return end_by_signal(round, *ranks);
-  if (!told_by_.empty() && !may_end_later()) return end_as_told(round, ranks->failures(), ranks->sight().folder);
-  if (outcome == RoundOutcome::kLostStore) return end_without_store(*ranks);
+  const bool is_told = !told_by_.empty() && !may_end_later();
+  if (outcome == RoundOutcome::kLostStore && !is_told) return end_without_store(*ranks);
   return end_or_restart(round, *ranks);
 }
 
@@ -303,7 +303,14 @@ bool RunLoop::may_end_later() const {
 void RunLoop::stop(Ranks& ranks) {
   try_to_tell([this] { meeting_.report_failed(); });
   ranks.stop(SIGTERM, !told_by_.empty() && !may_end_later() ? 0 : patience_after_failure());
-  try_to_tell([&] { meeting_.report_stopped(ranks.failures()); });
+  say_stopped(ranks);
+}
+
+void RunLoop::say_stopped(const Ranks& ranks) {
+  try_to_tell([&] {
+    if (!told_by_.empty()) meeting_.report_told(!may_end_later());
+    meeting_.report_stopped(ranks.failures());
+  });
 }
 
 // Where all that is known to have failed was ended from outside: the others may go on with their state. False: they
@@ -313,7 +320,7 @@ bool RunLoop::hold(Ranks& ranks) {
   try_to_tell([this] { meeting_.report_failed(); });
   num_held_ = ranks.hold(kSecondsToLeave + 1);
   if (num_held_ == 0) return false;
-  try_to_tell([&] { meeting_.report_stopped(ranks.failures()); });
+  say_stopped(ranks);
   return true;
 }
 
@@ -335,22 +342,18 @@ int RunLoop::end_by_signal(const Round& round, const Ranks& ranks) {
   return 128 + ending_signal_;
 }
 
-// Not by a signal that ends this launcher, and the ranks did not end well.
-int RunLoop::end_as_told(const Round& round, const std::vector<Failure>& failures, const std::string& run_folder) {
+// Not by a signal that ends this launcher, and the ranks did not end well. `failures`: of all machines.
+int RunLoop::end_as_told(const Round& round, const Ranks& ranks, const std::vector<Failure>& failures) {
   try_to_tell([this] { meeting_.report_over(/*well=*/false); });
-  if (failures.empty()) {
-    log_warning("the ranks were stopped because another machine's failed after the run was told to end (", told_by_,
-                ")");
-    return static_cast<int>(ExitCode::kLostPeer);
-  }
   const Failure& cause = failures.front();
+  const std::string by = told_by_.empty() ? "by another launcher" : told_by_;
   if (round.node == 0)
     site_.tell({.what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
-                               ") after the run was told to end (", told_by_, "); the run has ended"),
-                .run_folder = run_folder,
+                               ") after the run was told to end (", by, "); the run has ended"),
+                .run_folder = run_folder_,
                 .starts_again = false,
                 .failures = failures});
-  return report(failures);
+  return end_with(round, ranks, failures);
 }
 
 int RunLoop::end_without_store(const Ranks& ranks) {
@@ -379,9 +382,11 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   if (!run_folder.empty()) run_folder_ = run_folder;
   std::vector<Failure> failures = ranks.failures();
   RoundOutcome outcome = RoundOutcome::kFailed;
+  ToldAnywhere told = ToldAnywhere::kNot;
   try_to_tell([&] {
     failures = meeting_.collect_failures(patience_after_failure() + 10);
     outcome = meeting_.outcome_after_all();
+    told = meeting_.told();
   });
   if (outcome == RoundOutcome::kDone) return 0;
   if (outcome == RoundOutcome::kRegroups) return start_with_others();
@@ -390,7 +395,9 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
     return static_cast<int>(ExitCode::kLostPeer);
   }
   const Failure& cause = failures.front();
-  if (!told_by_.empty() && !are_from_outside({cause})) return end_as_told(round, failures, run_folder);
+  const bool is_told = !told_by_.empty() || told != ToldAnywhere::kNot;
+  const bool ends = told == ToldAnywhere::kToEndForGood || (!told_by_.empty() && !may_end_later());
+  if (is_told && (ends || !are_from_outside({cause}))) return end_as_told(round, ranks, failures);
   // The same options would be refused again.
   const bool is_refused =
       program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
@@ -411,9 +418,9 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   }
   const std::string what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause), "); ");
   if (round.node == 0 && (!goes_without || cause.lost_machine))
-    site_.tell({.what = what + (goes_without ? std::string("the run goes on without that machine")
-                                : decision.starts_again
-                                    ? concat("restart ", decision.restart, " of ", options_.max_restarts, " follows")
+    site_.tell({.what = what + (goes_without            ? std::string(kGoesOnWithout)
+                                : decision.starts_again ? concat("restart ", decision.restart, " of ",
+                                                                 options_.max_restarts, kRestartFollows)
                                 : decision.is_refused
                                     ? std::string("this start is refused, and nothing has been trained by it")
                                 : decision.alike.empty() ? std::string("the run has ended")
@@ -438,7 +445,13 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   }
   try_to_tell([this] { meeting_.report_over(/*well=*/false); });
   if (!decision.alike.empty() && round.node == 0) site_.say_cause(decision.alike, run_folder);
+  return end_with(round, ranks, failures);
+}
+
+// Of all machines.
+int RunLoop::end_with(const Round& round, const Ranks& ranks, const std::vector<Failure>& failures) {
   if (ranks.any_failed() || round.node == 0) return report(failures);
+  const Failure& cause = failures.front();
   log_info("rank ", cause.rank, " on ", cause.host, " failed first (", describe(cause),
            "); the launcher there tells more");
   return exit_code_of(cause);
@@ -458,7 +471,7 @@ bool RunLoop::shrinks(const Round& round, const Failure& cause) const {
 
 void RunLoop::tell_left_out(const Failure& cause, const std::string& run_folder, const std::vector<Failure>& failures) {
   site_.tell({.what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
-                             ") as often as is allowed; the run goes on without that machine"),
+                             ") as often as is allowed; ", kGoesOnWithout),
               .run_folder = run_folder,
               .starts_again = true,
               .failures = failures});

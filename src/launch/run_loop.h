@@ -56,10 +56,12 @@ class RunLoop {
   void ask_again_to_stop(Ranks& ranks);
   bool may_end_later() const;
   void stop(Ranks& ranks);
+  void say_stopped(const Ranks& ranks);
   void reap_together(Ranks& ranks);
   bool hold(Ranks& ranks);
   int end_by_signal(const Round& round, const Ranks& ranks);
-  int end_as_told(const Round& round, const std::vector<Failure>& failures, const std::string& run_folder);
+  int end_as_told(const Round& round, const Ranks& ranks, const std::vector<Failure>& failures);
+  int end_with(const Round& round, const Ranks& ranks, const std::vector<Failure>& failures);
   int end_without_store(const Ranks& ranks);
   std::optional<int> end_or_restart(const Round& round, const Ranks& ranks);
   std::optional<int> start_with_others();

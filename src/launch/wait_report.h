@@ -21,6 +21,8 @@ class WaitReport {
                       LogLevel level = LogLevel::kInfo)
       : start_(Clock::now()), first_(start_ + patience), next_(first_), until_(end_text(timeout)), level_(level) {}
 
+  // Whether look() may say anything: before that its words need not be made.
+  bool is_time() const { return Clock::now() >= first_; }
   // To be called at each look; `what` names who or what is waited for.
   void look(const std::string& what) { look(what, until_); }
   // Where the wait may end before it is given up: `end` says when, and how ("the run starts at 10:20:30").

@@ -200,6 +200,21 @@ TEST(Judge, AnEndThatTheLauncherHasToldIsNoNews) {
   EXPECT_NE(pulse.look(sight, 2e6, false).find("has failed after step 5"), std::string::npos);
 }
 
+// The launcher has told that a machine is left out, which is no end: if none follows, somebody has to hear of it.
+TEST(Judge, ARunThatGoesOnWithoutAMachineHasNotEnded) {
+  for (const std::string end : {"restart 1 of 3 follows", "the run goes on without that machine"}) {
+    RunSight sight;
+    const std::string failed = "rank 2 on beta failed (signal 9, SIGKILL) as often as is allowed; " + end;
+    read_event({.time = 0, .event = "start", .detail = "", .step = 0}, sight);
+    read_event({.time = 0, .event = "failure", .detail = failed, .step = -1}, sight);
+    read_event({.time = 0, .event = "alerted", .detail = "failure: " + failed, .step = -1}, sight);
+    EXPECT_EQ(sight.last_word, LastWord::kStart) << end;
+    Pulse pulse({});
+    EXPECT_EQ(pulse.look(sight, 0, false), "");
+    EXPECT_NE(pulse.look(sight, 1800, false), "") << end;
+  }
+}
+
 TEST(Judge, WhatIsOpenIsRemembered) {
   Incidents before, after;
   const std::vector<Trouble> all = {{"no progress", "/runs/a", "x"}, {"quota", "", "y"}};

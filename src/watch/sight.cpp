@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "launch/control_socket.h"
+#include "launch/launcher.h"
 #include "report/metrics_reader.h"
 #include "report/run_reader.h"
 #include "store/prune.h"
@@ -19,23 +20,8 @@ namespace fs = std::filesystem;
 constexpr const char* kOwnPrefix = "watch: ";
 constexpr double kSecondsToAnswer = 5;
 
-bool restarts(const std::string& detail) { return detail.ends_with(" follows"); }
-
-void read_events(const std::vector<report::RunEvent>& events, RunSight& sight) {
-  for (const report::RunEvent& event : events) {
-    const std::string& name = event.event;
-    const auto say = [&](LastWord word) {
-      sight.last_word = word, sight.detail = event.detail, sight.end_is_told = false;
-    };
-    if (name == "start") say(LastWord::kStart), ++sight.starts;
-    if (name == "start" || name == "resume") sight.is_paused = false;
-    if (name == "pause") sight.is_paused = true;
-    if (name == "stop") say(LastWord::kStopped);
-    if (name == "end") say(LastWord::kFinished);
-    if (name == "error" || name == "failure") say(restarts(event.detail) ? LastWord::kStart : LastWord::kFailed);
-    if (name == "alerted" && sight.last_word == LastWord::kFailed && event.detail.starts_with("failure"))
-      sight.end_is_told = true;
-  }
+bool goes_on(const std::string& detail) {
+  return detail.ends_with(launch::kRestartFollows) || detail.ends_with(launch::kGoesOnWithout);
 }
 
 void read_steps(const report::Metrics& metrics, RunSight& sight) {
@@ -95,6 +81,21 @@ std::optional<double> RunSight::seconds_left() const {
   return static_cast<double>(std::max<int64_t>(0, *num_steps - step)) * step_seconds;
 }
 
+void read_event(const report::RunEvent& event, RunSight& sight) {
+  const std::string& name = event.event;
+  const auto say = [&](LastWord word) {
+    sight.last_word = word, sight.detail = event.detail, sight.end_is_told = false;
+  };
+  if (name == "start") say(LastWord::kStart), ++sight.starts;
+  if (name == "start" || name == "resume") sight.is_paused = false;
+  if (name == "pause") sight.is_paused = true;
+  if (name == "stop") say(LastWord::kStopped);
+  if (name == "end") say(LastWord::kFinished);
+  if (name == "error" || name == "failure") say(goes_on(event.detail) ? LastWord::kStart : LastWord::kFailed);
+  if (name == "alerted" && sight.last_word == LastWord::kFailed && event.detail.starts_with("failure"))
+    sight.end_is_told = true;
+}
+
 RunSight see_run(const fs::path& folder) {
   RunSight sight;
   sight.folder = folder;
@@ -102,7 +103,7 @@ RunSight see_run(const fs::path& folder) {
     if (!report::is_run_folder(folder)) return sight;
     const report::Run run = report::read_run(folder);
     sight.num_steps = run.num_steps;
-    read_events(run.events, sight);
+    for (const report::RunEvent& event : run.events) read_event(event, sight);
     read_steps(report::read_last_metrics(folder / "metrics.jsonl", {"step_seconds"}, 64), sight);
     read_checkpoints(sight);
     sight.has_died = sight.last_word == LastWord::kStart && has_died(folder);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "report/run_reader.h"
+
 namespace espalier::watch {
 
 enum class LastWord { kNone, kStart, kStopped, kFinished, kFailed };  // of the run's own events
@@ -32,6 +34,9 @@ struct RunSight {
 
 // Never throws for what a run may leave behind: a folder that cannot be read is one without life.
 RunSight see_run(const std::filesystem::path& folder);
+
+// What the next event of the run says of it.
+void read_event(const report::RunEvent& event, RunSight& sight);
 
 // The name of what watch itself records as an event of the run: "watch: backup". No sign of the run's life.
 std::string own_event(const std::string& what);
