@@ -15,8 +15,10 @@
 #include "base/format.h"
 #include "launch/node_meeting.h"
 #include "launch/run_loop.h"
+#include "tests/control_plane/simulated_ranks.h"
 #include "tests/control_plane/simulated_store.h"
 #include "tests/control_plane/simulated_training.h"
+#include "tests/control_plane/simulated_watch.h"
 
 namespace espalier::control_plane {
 namespace {
@@ -84,16 +86,21 @@ class Cluster {
         shows_(shows),
         random_(scenario.seed ^ 0x5EEDULL),
         store_(fibers_, random_, scenario.network),
-        training_(fibers_, random_, scenario) {}
+        training_(fibers_, random_, scenario),
+        watch_(training_, scenario.watch_patience_seconds, [this](const std::string& what) { violate(what); }) {
+    training_.set_recorder([this](const std::string& event) { watch_.note_event(event); });
+  }
 
   Verdict run();
   void check_start(Process& process, const Round& round);
   void violate(const std::string& what);
   void say(const std::string& what) const;
   void signal(Process& process, int signal);
+  void note(const Process& process, const Incident& incident);
   SimulatedTraining& training() { return training_; }
 
  private:
+  void watch();
   void start_launcher(int machine);
   int launch(Process& process);
   bool connects(Process& process);
@@ -106,6 +113,9 @@ class Cluster {
   void check_what_is_known(const std::string& who, const Process& process, const Round& round);
   void check_end();
   void check_codes();
+  double time_to_end_once_told() const;
+  void check_told_have_ended(size_t count);
+  bool may_time_out(const Hang& hang) const;
   bool must_complete() const;
 
   const Scenario& scenario_;
@@ -114,6 +124,9 @@ class Cluster {
   Random random_;
   SimulatedStore store_;
   SimulatedTraining training_;
+  SimulatedWatch watch_;
+  double last_fault_ = 0, ended_ = 0;  // the last launcher
+  Nanoseconds last_end_ = 0;
   std::vector<std::unique_ptr<Process>> processes_;
   std::map<std::pair<int64_t, int64_t>, std::string> histories_;  // by run and round
   std::string violation_;
@@ -125,7 +138,10 @@ class SimulatedSite : public launch::LaunchSite {
   class Part : public SimulatedRanks {
    public:
     Part(Cluster& cluster, Process& process, const Round& round)
-        : SimulatedRanks(cluster.training(), round, [&cluster, &process] { cluster.signal(process, SIGCHLD); }),
+        : SimulatedRanks(cluster.training(), round,
+                         {.hear_of_end = [&cluster, &process] { cluster.signal(process, SIGCHLD); },
+                          .say = [&cluster](const std::string& what) { cluster.say(what); },
+                          .violate = [&cluster](const std::string& what) { cluster.violate(what); }}),
           process_(process) {
       process.ranks = this;
     }
@@ -146,9 +162,7 @@ class SimulatedSite : public launch::LaunchSite {
   bool holds_snapshots() const override { return false; }
   void forget_snapshots() override { cluster_.training().forget_memory(); }
   std::string kept_folder() const override { return ""; }
-  void tell(const Incident& incident) override {
-    cluster_.say(concat("launcher ", process_.number, " tells: ", incident.what));
-  }
+  void tell(const Incident& incident) override { cluster_.note(process_, incident); }
   void say_cause(const std::vector<launch::Failure>&, const std::string&) override {}
   void report(std::vector<launch::Failure>) override {}
 
@@ -164,6 +178,24 @@ void Cluster::say(const std::string& what) const {
 void Cluster::violate(const std::string& what) {
   say("VIOLATION: " + what);
   if (violation_.empty()) violation_ = concat("at ", static_cast<double>(fibers_.now()) * 1e-9, " s: ", what);
+}
+
+void Cluster::note(const Process& process, const Incident& incident) {
+  say(concat("launcher ", process.number, " tells: ", incident.what));
+  watch_.note_incident(incident);
+}
+
+// Until it would have told of an end as well.
+void Cluster::watch() {
+  const double now = seconds_of(fibers_.now());
+  watch_.look(now);
+  const bool any_runs =
+      std::any_of(processes_.begin(), processes_.end(), [](const auto& process) { return process->is_alive; });
+  if (any_runs) ended_ = now;
+  if (now < std::max(ended_, last_fault_) + watch_.seconds_to_tell())
+    fibers_.at(fibers_.now() + nanoseconds(SimulatedWatch::kLook), [this] { watch(); });
+  else
+    watch_.check_end();
 }
 
 void Cluster::signal(Process& process, int signal) {
@@ -190,6 +222,7 @@ void Cluster::start_launcher(int machine) {
     if (fibers_.is_killed()) return;
     process.exit_code = exit_code;
     process.is_alive = false;
+    last_end_ = fibers_.now();
     say(concat("launcher ", process.number, " ends with ", process.exit_code));
     if (process.machine != 0) return;
     for (int tries = 0; store_.num_clients(process.number) > 0 && tries < 1000; ++tries) fibers_.sleep(kSecond / 100);
@@ -348,13 +381,18 @@ void Cluster::happen(const Fault& fault) {
   if (fault.kind == FaultKind::kTermToAll) {
     for (const auto& process : processes_)
       if (process->is_alive) process->was_told_to_end = true, signal(*process, SIGTERM);
+    fibers_.at(fibers_.now() + nanoseconds(time_to_end_once_told()),
+               [this, count = processes_.size()] { check_told_have_ended(count); });
     return;
   }
   Process* process = process_on(fault.machine);
+  if (fault.kind == FaultKind::kRankHangs && (process == nullptr || process->ranks == nullptr))
+    training_.hangs_to_come(fault.machine).push_back(fault.hang);
   if (process == nullptr) return;
   if (fault.kind == FaultKind::kLauncherKilled) kill(*process);
   if (fault.kind == FaultKind::kTerm) process->was_told_to_end = true, signal(*process, SIGTERM);
-  if (fault.kind == FaultKind::kUsr1) signal(*process, SIGUSR1);
+  if (fault.kind == FaultKind::kUsr1) process->was_told_to_end = true, signal(*process, SIGUSR1);
+  if (fault.kind == FaultKind::kRankHangs && process->ranks != nullptr) process->ranks->plant(fault.hang);
   if (fault.kind == FaultKind::kCutOff && fault.machine != 0) {
     process->is_cut_off = true;
     store_.cut_off(process->number, random_.between(0, 5), random_.between(0, 5));
@@ -366,14 +404,42 @@ void Cluster::happen(const Fault& fault) {
     process->ranks->fault(*rank, is_killed ? SIGKILL : 0, is_killed ? 0 : 1);
 }
 
+// All of them, whatever hangs: that is named, or the others give up; then they have half a minute, and each waits for
+// the others' word.
+double Cluster::time_to_end_once_told() const {
+  const launch::LaunchOptions& options = scenario_.options;
+  const double pause = scenario_.longest_pause();
+  const double to_name = std::max({60.0, options.hang_timeout_seconds, 10 * std::max(pause, scenario_.step_seconds)}),
+               to_give_up = scenario_.exchange_timeout_seconds + scenario_.step_seconds + scenario_.load_seconds;
+  const bool may_be_in_exchange = std::any_of(scenario_.faults.begin(), scenario_.faults.end(), [](const Fault& fault) {
+    return fault.hang.kind == HangKind::kExchange;
+  });
+  const bool is_named = options.hang_timeout_seconds > 0 && !may_be_in_exchange;
+  return (is_named ? to_name : std::max(to_name, to_give_up + pause)) +
+         2 * options.shutdown_timeout_seconds.value_or(30) + 30 + 60 * scenario_.network.latest;
+}
+
+void Cluster::check_told_have_ended(size_t count) {
+  for (size_t number = 0; number < count; ++number)
+    if (processes_[number]->is_alive && processes_[number]->was_told_to_end)
+      violate(concat("launcher ", number, " was told to end long ago"));
+}
+
+// That it hangs for ever, and nobody is sure to name it before others give up waiting for it.
+bool Cluster::may_time_out(const Hang& hang) const {
+  if (!hang.lasts()) return hang.seconds > scenario_.exchange_timeout_seconds;
+  const bool is_named = hang.kind == HangKind::kStopped || hang.kind == HangKind::kAsleep;
+  return !is_named || scenario_.options.hang_timeout_seconds <= 0 || scenario_.longest_pause() > 4;
+}
+
 bool Cluster::must_complete() const {
   std::set<int> hurt = scenario_.bad_machines;
   for (const Fault& fault : scenario_.faults) {
     const bool is_outside = fault.kind == FaultKind::kRankKilled || fault.kind == FaultKind::kLauncherKilled ||
-                            fault.kind == FaultKind::kMachineBack || fault.kind == FaultKind::kUsr1;
-    if (!is_outside) return false;
+                            fault.kind == FaultKind::kMachineBack || fault.kind == FaultKind::kRankHangs;
+    if (!is_outside || (fault.kind == FaultKind::kRankHangs && may_time_out(fault.hang))) return false;
     if (fault.machine == 0 && fault.kind == FaultKind::kLauncherKilled) return false;
-    if (fault.kind != FaultKind::kUsr1) hurt.insert(fault.machine);
+    hurt.insert(fault.machine);
   }
   int64_t num_unhurt = 0;  // of those that are there from the beginning
   for (int machine = 0; machine < scenario_.num_machines; ++machine)
@@ -423,13 +489,14 @@ void Cluster::check_codes() {
   }
   // A rank that is killed while it ends fails the run, though all has been saved.
   const bool ends_well = !lost_one && !training_.groups().rbegin()->second.has_failed && training_.is_complete();
-  if (ends_well ? codes.size() != 1 || *codes.begin() != 0 : !training_.is_complete() && codes.count(0) != 0)
+  const bool has_saved = training_.is_complete() || training_.has_stopped_well();
+  if (ends_well ? codes.size() != 1 || *codes.begin() != 0 : !has_saved && codes.count(0) != 0)
     violate("exit codes of the last round do not tell how it ended");
   if (codes.size() > 1) violate("launchers of the last round end with different codes");
 }
 
 Verdict Cluster::run() {
-  double last = 0;
+  double& last = last_fault_;
   for (int machine = 0; machine < scenario_.num_machines; ++machine) {
     const double start = scenario_.starts[static_cast<size_t>(machine)];
     last = std::max(last, start);
@@ -439,6 +506,7 @@ Verdict Cluster::run() {
     last = std::max(last, fault.time);
     fibers_.at(nanoseconds(fault.time), [this, fault] { happen(fault); });
   }
+  fibers_.at(0, [this] { watch(); });
   fibers_.run(nanoseconds(last + kTimeToEnd));
   check_end();
   Verdict verdict;
@@ -448,7 +516,9 @@ Verdict Cluster::run() {
   for (int64_t number = 0; store_.has(key(number, "world")); ++number)
     verdict.num_never_begun += store_.value(key(number, "begins")) == "yes" ? 0 : 1;
   verdict.is_complete = training_.is_complete();
-  verdict.seconds = static_cast<double>(fibers_.now()) * 1e-9;
+  verdict.num_named = training_.num_named();
+  verdict.num_alarms = watch_.num_alarms();
+  verdict.seconds = seconds_of(last_end_);
   for (const auto& process : processes_) verdict.exit_codes.push_back(process->exit_code);
   for (const auto& process : processes_)
     if (process->is_alive) kill(*process);

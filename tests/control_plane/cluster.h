@@ -31,8 +31,10 @@ struct Verdict {
   int64_t num_rounds = 0;
   int64_t num_held = 0;         // ranks that kept their processes, in all starts
   int64_t num_never_begun = 0;  // of rounds whose machines were agreed, one of which left; of the last run
+  int64_t num_named = 0;        // ranks that hung
+  int64_t num_alarms = 0;       // of espalier watch
   bool is_complete = false;
-  double seconds = 0;  // of virtual time
+  double seconds = 0;  // until the last launcher ended
 };
 
 // `shows`: writes down what happens, to stderr.

@@ -4,6 +4,7 @@
 // runs others than the suite's; of COUNT 1 every event is written to stderr.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -22,9 +23,12 @@ class ControlPlane : public testing::Test {
   const LogLevel before_ = log_level();
 };
 
-// Ranks that kept their processes, in all.
-int64_t expect_holds_for_all_seeds(Scenario (*scenario_of)(uint64_t seed)) {
-  int64_t num_held = 0;
+struct Counts {
+  int64_t num_held = 0, num_named = 0, num_alarms = 0;
+};
+
+Counts expect_holds_for_all_seeds(Scenario (*scenario_of)(uint64_t seed)) {
+  Counts counts;
   uint64_t first = 0, count = 300;
   if (const char* seeds = std::getenv("ESPALIER_CONTROL_PLANE_SEEDS")) {
     const std::string text = seeds;
@@ -35,17 +39,27 @@ int64_t expect_holds_for_all_seeds(Scenario (*scenario_of)(uint64_t seed)) {
     const Scenario scenario = scenario_of(seed);
     const Verdict verdict = simulate(scenario, count == 1);
     EXPECT_EQ(verdict.violation, "") << scenario.text();
-    num_held += verdict.num_held;
+    counts.num_held += verdict.num_held;
+    counts.num_named += verdict.num_named;
+    counts.num_alarms += verdict.num_alarms;
   }
-  return num_held;
+  std::printf("%lld seeds: %lld hanging ranks named, %lld alarms of espalier watch, %lld ranks kept their processes\n",
+              static_cast<long long>(count), static_cast<long long>(counts.num_named),
+              static_cast<long long>(counts.num_alarms), static_cast<long long>(counts.num_held));
+  return counts;
 }
 
-TEST_F(ControlPlane, HoldsForAllSeeds) { expect_holds_for_all_seeds(scenario_of); }
+TEST_F(ControlPlane, HoldsForAllSeeds) {
+  const Counts counts = expect_holds_for_all_seeds(scenario_of);
+  if (std::getenv("ESPALIER_CONTROL_PLANE_SEEDS") != nullptr) return;
+  EXPECT_GT(counts.num_named, 15);
+  EXPECT_GT(counts.num_alarms, 20);
+}
 
 TEST_F(ControlPlane, WithSpareMachinesItHoldsForAllSeeds) { expect_holds_for_all_seeds(with_spares); }
 
 TEST_F(ControlPlane, WithRanksThatKeepTheirProcessesItHoldsForAllSeeds) {
-  EXPECT_GT(expect_holds_for_all_seeds(with_held_ranks), 0);
+  EXPECT_GT(expect_holds_for_all_seeds(with_held_ranks).num_held, 0);
 }
 
 TEST_F(ControlPlane, ASeedRepeatsExactly) {
@@ -56,8 +70,9 @@ TEST_F(ControlPlane, ASeedRepeatsExactly) {
   }
 }
 
-// 1,250 machines of 8 ranks, of which one is killed, and a launcher with its machine: the others go on without it.
-TEST_F(ControlPlane, TenThousandRanksLoseOneAndAMachine) {
+// 1,250 machines of 8 ranks, of which one is killed and one is stopped, and a launcher with its machine: the others go
+// on without it.
+TEST_F(ControlPlane, TenThousandRanksLoseTwoAndAMachine) {
   if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes a minute: scripts/test --all";
   Scenario scenario;
   scenario.num_machines = 1250;
@@ -72,13 +87,18 @@ TEST_F(ControlPlane, TenThousandRanksLoseOneAndAMachine) {
   scenario.options.last_call_seconds = 30;
   for (int machine = 0; machine < scenario.num_machines; ++machine) scenario.starts.push_back(0.013 * (machine % 100));
   for (int64_t count = 1200; count <= 1250; ++count) scenario.fit_counts.insert(count);
-  scenario.faults = {{40, FaultKind::kRankKilled, 700}, {90, FaultKind::kLauncherKilled, 1249}};
+  scenario.has_phases = true;
+  scenario.faults = {{40, FaultKind::kRankKilled, 700},
+                     {90, FaultKind::kRankHangs, 300, {.kind = HangKind::kStopped}},
+                     {140, FaultKind::kLauncherKilled, 1249}};
   scenario.num_steps = 100;
   const Verdict verdict = simulate(scenario);
   EXPECT_EQ(verdict.violation, "");
   EXPECT_TRUE(verdict.is_complete);
-  EXPECT_EQ(verdict.num_rounds, 3);
-  EXPECT_LT(verdict.seconds, 400);
+  EXPECT_EQ(verdict.num_rounds, 4);
+  EXPECT_EQ(verdict.num_named, 1);
+  EXPECT_EQ(verdict.num_alarms, 0);
+  EXPECT_LT(verdict.seconds, 500);
 }
 
 // Machines that start one after another within a second, with ten steps of one.
@@ -110,7 +130,7 @@ TEST_F(ControlPlane, AMachineThatWaitsTakesThePlaceOfOneThatIsLost) {
   EXPECT_TRUE(verdict.is_complete);
   EXPECT_EQ(verdict.num_rounds, 2);
   EXPECT_EQ(verdict.exit_codes, (std::vector<int>{0, 137, 0, 0}));
-  EXPECT_EQ(simulate(scenario_of(121529)).violation, "");
+  EXPECT_EQ(simulate(without_hangs(121529)).violation, "");
 }
 
 // Three of four are needed, and the second by name comes late: it waits. A rank of the last is killed, and what its
@@ -173,7 +193,7 @@ TEST_F(ControlPlane, LaunchersThatMissStartsCountRestartsAsTheOthers) {
     EXPECT_TRUE(verdict.is_complete) << seed;
     EXPECT_LE(verdict.num_rounds, 3 + 4 + 1) << seed;
   }
-  EXPECT_EQ(simulate(scenario_of(272448)).violation, "");
+  EXPECT_EQ(simulate(without_hangs(272448)).violation, "");
 }
 
 // Without one that waits it ends, at once and for all.
@@ -204,40 +224,68 @@ TEST_F(ControlPlane, WheneverALauncherDiesAroundTheEndTheOthersAgree) {
     }
   EXPECT_GT(num_complete, 10);
   EXPECT_GT(num_failed, 10);
-  EXPECT_EQ(simulate(scenario_of(117076)).violation, "");
+  EXPECT_EQ(simulate(without_hangs(117076)).violation, "");
 }
 
 // A round has failed and its ranks are slow to stop; meanwhile another machine comes, and one is enough.
 TEST_F(ControlPlane, AMachineThatWaitsStartsNothingWhileOthersStillStop) {
-  EXPECT_EQ(simulate(scenario_of(116)).violation, "");
+  EXPECT_EQ(simulate(without_hangs(116)).violation, "");
 }
 
 // The list is agreed, and one of those on it dies before it has said that it is ready.
 TEST_F(ControlPlane, ALauncherThatDiesWhileTheyMeetIsDoneWithout) {
-  const Verdict verdict = simulate(scenario_of(2256));
+  const Verdict verdict = simulate(without_hangs(2256));
   EXPECT_EQ(verdict.violation, "");
   EXPECT_TRUE(verdict.is_complete);
 }
 
 // As before, where one that was too late waits for the round that never begins.
 TEST_F(ControlPlane, NobodyWaitsForARoundThatNeverBegan) {
-  for (const uint64_t seed : {3723, 54491, 55386}) EXPECT_EQ(simulate(scenario_of(seed)).violation, "") << seed;
+  for (const uint64_t seed : {3723, 54491, 55386}) EXPECT_EQ(simulate(without_hangs(seed)).violation, "") << seed;
 }
 
 // It was ready, another was not yet, and a third sees that it is gone.
 TEST_F(ControlPlane, AllAgreeWhetherARoundBeginsThatOneHasLeft) {
-  EXPECT_EQ(simulate(scenario_of(11584)).violation, "");
+  EXPECT_EQ(simulate(without_hangs(11584)).violation, "");
 }
 
 // It is left out, stays for its store, and the last of the others is killed.
 TEST_F(ControlPlane, AHostThatIsLeftOutEndsWhenNobodyIsLeft) {
-  EXPECT_EQ(simulate(scenario_of(24211)).violation, "");
-  EXPECT_EQ(simulate(scenario_of(20842)).violation, "");
+  EXPECT_EQ(simulate(without_hangs(24211)).violation, "");
+  EXPECT_EQ(simulate(without_hangs(20842)).violation, "");
 }
 
 // Its last will says that the round failed, and comes over the word that it was done.
 TEST_F(ControlPlane, ALauncherThatDiesAfterAllAreDoneSpoilsNothing) {
-  EXPECT_EQ(simulate(scenario_of(3354)).violation, "");
+  EXPECT_EQ(simulate(without_hangs(3354)).violation, "");
+}
+
+// One launcher gets SIGUSR1, and then a rank fails, or hangs as all end: the others start nothing again either.
+TEST_F(ControlPlane, LaunchersAgreeThatTheRunWasToldToEnd) {
+  EXPECT_EQ(simulate(without_hangs(300134)).violation, "");
+  for (const uint64_t seed : {3146, 6193, 6646, 7399}) EXPECT_EQ(simulate(scenario_of(seed)).violation, "") << seed;
+}
+
+// The only machine of the run is told to end between two starts, and another waits for the next one.
+TEST_F(ControlPlane, NobodyWaitsForOneThatLeftBeforeTheNextStart) {
+  for (double time = 16; time < 26; time += 0.1) {
+    Scenario scenario = machines(2, 1, 2);
+    scenario.seed = 32;  // messages of the first machine are late, and the second starts alone
+    scenario.fit_counts = {1};
+    scenario.options.max_restarts = 9;
+    scenario.options.last_call_seconds = 0.1;
+    scenario.network.late = 0.3, scenario.network.latest = 5;
+    scenario.bad_machines = {1};
+    scenario.step_seconds = 30;
+    scenario.faults = {{time, FaultKind::kTerm, 1}};
+    EXPECT_EQ(simulate(scenario).violation, "") << "told at " << time;
+  }
+}
+
+// The launcher has told that the run goes on without a machine; then all of it ends, which is told as well.
+TEST_F(ControlPlane, ARunThatGoesOnWithoutAMachineAndEndsIsNotForgotten) {
+  for (const uint64_t seed : {24211, 20842}) EXPECT_EQ(simulate(without_hangs(seed)).violation, "") << seed;
+  for (const uint64_t seed : {1778, 2160, 3908}) EXPECT_EQ(simulate(scenario_of(seed)).violation, "") << seed;
 }
 
 }  // namespace

@@ -45,19 +45,29 @@ std::shared_ptr<Fiber> Fibers::start(int process, std::function<void()> work) {
   fiber->work = std::move(work);
   fiber->process = process;
   fibers_.push_back(fiber);
-  events_.push({now_, num_events_++, fiber, fiber->wait, {}});
+  add(now_, {fiber, fiber->wait, {}});
   return fiber;
 }
 
 void Fibers::at(Nanoseconds time, std::function<void()> what) {
-  events_.push({std::max(time, now_), num_events_++, nullptr, 0, std::move(what)});
+  add(std::max(time, now_), {nullptr, 0, std::move(what)});
+}
+
+void Fibers::add(Nanoseconds time, Happening happening) {
+  if (free_.empty()) free_.push_back(happenings_.size()), happenings_.emplace_back();
+  const size_t at = free_.back();
+  free_.pop_back();
+  happenings_[at] = std::move(happening);
+  events_.push({time, num_events_++, at});
 }
 
 void Fibers::run(Nanoseconds until) {
   while (!events_.empty() && events_.top().time <= until) {
-    const Event event = events_.top();
+    now_ = events_.top().time;
+    const size_t at = events_.top().at;
     events_.pop();
-    now_ = event.time;
+    const Happening event = std::exchange(happenings_[at], {});
+    free_.push_back(at);
     if (event.what)
       event.what();
     else if (!event.fiber->has_ended && event.fiber->wait == event.wait)
@@ -80,12 +90,12 @@ void Fibers::sleep(Nanoseconds time) { wait(now_ + time); }
 
 void Fibers::wait(Nanoseconds until) {
   if (current_->is_killed) throw Killed();
-  events_.push({until, num_events_++, running_, current_->wait, {}});
+  add(until, {running_, current_->wait, {}});
   give_way();
   if (current_->is_killed) throw Killed();
 }
 
-void Fibers::wake(Fiber* fiber) { events_.push({now_, num_events_++, fiber->shared_from_this(), fiber->wait, {}}); }
+void Fibers::wake(Fiber* fiber) { add(now_, {fiber->shared_from_this(), fiber->wait, {}}); }
 
 void Fibers::join(Fiber* fiber) {
   while (!fiber->has_ended) {

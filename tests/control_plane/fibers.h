@@ -20,6 +20,7 @@ namespace espalier::control_plane {
 using Nanoseconds = int64_t;
 inline constexpr Nanoseconds kSecond = 1'000'000'000;
 inline Nanoseconds nanoseconds(double seconds) { return static_cast<Nanoseconds>(seconds * 1e9); }
+inline double seconds_of(Nanoseconds time) { return static_cast<double>(time) * 1e-9; }
 
 struct Killed {};
 
@@ -64,11 +65,15 @@ class Fibers {
   struct Event {
     Nanoseconds time;
     uint64_t number;  // those of the same time happen in their order
-    std::shared_ptr<Fiber> fiber;
-    uint64_t wait;
-    std::function<void()> what;
+    size_t at;        // of what happens
     bool operator<(const Event& other) const { return time != other.time ? time > other.time : number > other.number; }
   };
+  struct Happening {  // apart from the times, which are moved about a lot
+    std::shared_ptr<Fiber> fiber;
+    uint64_t wait = 0;
+    std::function<void()> what;
+  };
+  void add(Nanoseconds time, Happening happening);
   static void enter(unsigned high, unsigned low);
   void resume(const std::shared_ptr<Fiber>& fiber);
   void give_way();
@@ -76,6 +81,8 @@ class Fibers {
   Nanoseconds now_ = 0;
   uint64_t num_events_ = 0;
   std::priority_queue<Event> events_;
+  std::vector<Happening> happenings_;
+  std::vector<size_t> free_;  // places among them
   std::vector<std::shared_ptr<Fiber>> fibers_;
   std::vector<char*> stacks_;  // free ones
   std::shared_ptr<Fiber> running_;

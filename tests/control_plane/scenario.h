@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/whereabouts.h"
 #include "launch/launch_options.h"
 #include "tests/control_plane/simulated_store.h"
 
@@ -20,13 +21,36 @@ enum class FaultKind {
   kTerm,            // SIGTERM to a launcher
   kTermToAll,       // as a scheduler does
   kUsr1,
+  kRankHangs,
 };
 std::string to_string(FaultKind kind);
+
+enum class HangKind {
+  kStopped,   // SIGSTOP, wherever it is
+  kAsleep,    // in work of its own, without processor time
+  kDisk,      // the same, on a disk
+  kBusy,      // computes
+  kExchange,  // sleeps in the middle of an exchange with the others
+};
+std::string to_string(HangKind kind);
+
+// A rank that does nothing more, or only for a while.
+struct Hang {
+  HangKind kind = HangKind::kStopped;
+  RunPhase phase = RunPhase::kTrain;  // where: when a rank is there next, of this start or another
+  double share = 0.5;                 // of what it does there
+  double seconds = 0;                 // 0: for ever
+  bool is_of_all_ranks = false;       // of the machine
+  bool lets_others_end = false;       // in kExit: the others do not wait for it
+
+  bool lasts() const { return seconds == 0; }
+};
 
 struct Fault {
   double time = 0;
   FaultKind kind = FaultKind::kRankKilled;
   int machine = 0;
+  Hang hang = {};  // of kRankHangs
 };
 
 struct Scenario {
@@ -44,12 +68,21 @@ struct Scenario {
   bool goes_on_after_stop = true;
   bool holds_ranks = false;  // those that another's end leaves may wait for the next start
   Network network;
+  double watch_patience_seconds = 1800;
+  // Of runs some rank of which may hang:
+  bool has_phases = false;  // ranks are seen to start, evaluate and save, too
+  int64_t steps_each_evaluation = 1;
+  double save_share = 0, evaluation_share = 0;  // of a step's time
+  double exchange_timeout_seconds = 180;        // after which ranks that wait for another in vain end
 
   std::string text() const;
   bool has(FaultKind kind) const;
+  double longest_pause() const;  // of a rank that goes on
 };
 
 Scenario scenario_of(uint64_t seed);
+// The same without ranks that hang.
+Scenario without_hangs(uint64_t seed);
 // The same with launchers that come later and wait for a place, of names between those of the others.
 Scenario with_spares(uint64_t seed);
 // The same with ranks that may keep their processes.
