@@ -129,6 +129,7 @@ Optimizer::State Optimizer::state_of(const dist::OwnedPiece& piece) const {
 }
 
 void Optimizer::set_master(const tensor::Param& param, const at::Tensor& fp32) {
+  note_change();
   for (State& state : states_) {
     if (state.piece.param != &param) continue;
     state.master.copy_(part_of(fp32, state.piece));
@@ -140,6 +141,7 @@ void Optimizer::set_master(const tensor::Param& param, const at::Tensor& fp32) {
 }
 
 void Optimizer::publish() {
+  note_change();
   write_values();
   if (reducer_ != nullptr) reducer_->gather_values();
 }
@@ -147,6 +149,7 @@ void Optimizer::publish() {
 void Optimizer::use_mean(bool use) {
   const bool of_ema = config_.evaluate_ema;
   if (!kind_.averages && !of_ema) return;
+  note_change();
   if (master_is_value_)
     for (State& state : states_) exchange(state.master, state.ema);
   if (!use) return publish();
@@ -156,6 +159,7 @@ void Optimizer::use_mean(bool use) {
 }
 
 void Optimizer::begin_ema() {
+  note_change();
   for (State& state : states_)
     if (state.ema.defined()) state.ema.copy_(state.master);
 }
@@ -237,6 +241,7 @@ StepResult Optimizer::step(double lr, double grad_factor, const std::function<bo
 }
 
 std::optional<double> Optimizer::update(double lr, double grad_scale) {
+  note_change();
   ++num_steps_;
   pass_over({.lr = lr,
              .weight_decay = 0,
@@ -278,6 +283,7 @@ bool Optimizer::update_curvature(double num_drawn, double grad_factor) {
   for (const kernels::Measured& measured : kernels::measure(wanted))
     num_not_finite += measured.num_not_finite > 0 ? 1 : 0;
   if (num_drawn == 0 || sum_over_model({num_not_finite})[0] > 0) return false;
+  note_change();
   pass_over({.number = num_steps_, .grad_scale = grad_factor / loss_scale(), .num_drawn = num_drawn});
   return true;
 }

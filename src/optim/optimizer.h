@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/grid.h"
@@ -69,6 +70,10 @@ class Optimizer {
   // `logits`: those of the step, by which queries and keys are clipped (optim/qk_clip.h); null: they are not.
   Optimizer(tensor::ParamSet& params, const OptimizerConfig& config, const dist::Grid& grid = dist::single_process(),
             dist::GradReducer* reducer = nullptr, tensor::LogitMaxima* logits = nullptr);
+
+  // `act` is called before anything that visit_state() shows changes, or a value of params: what still reads them can
+  // stop to. Whoever writes to them in another way has to see to that.
+  void before_change(std::function<void()> act) { before_change_ = std::move(act); }
 
   // Gives a parameter its fp32 value (all of its local tensor), of which the optimizer keeps and rounds what it owns.
   void set_master(const tensor::Param& param, const at::Tensor& fp32);
@@ -136,6 +141,9 @@ class Optimizer {
   struct Measures {
     double num_not_finite = 0, sum_of_squares = 0, num_zeros = 0;
   };
+  void note_change() const {
+    if (before_change_) before_change_();
+  }
   State state_of(const dist::OwnedPiece& piece) const;
   bool measures_norm() const { return config_.clip_grad > 0 || config_.measure_norm; }
   Measures measure() const;
@@ -166,6 +174,7 @@ class Optimizer {
   dist::GradReducer* reducer_;
   tensor::LogitMaxima* logits_;
   bool master_is_value_;
+  std::function<void()> before_change_;
   std::vector<State> states_;
   std::unique_ptr<MatrixDirections> directions_;  // Muon's
   std::optional<LossScale> loss_scale_;
