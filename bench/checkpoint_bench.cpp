@@ -3,7 +3,8 @@
 //
 //   checkpoint_bench FOLDER MIB ROUNDS THREADS     prints one JSON object: GB/s of each round
 //
-// Each save is made twice, with and without reading it back. Peers in the same round: the copy against a plain parallel
+// Each save is made twice, with and without reading it back; with it, the tensors are about to change at once, so that
+// nearly all of them is copied ("stall"). Peers in the same round: the copy against a plain parallel
 // memcpy between buffers already touched; the save against a write of as many bytes with O_DIRECT and fsync (no
 // checksum, no copy); the load against reading as many bytes with O_DIRECT. The page cache of the checkpoint is dropped
 // before each load. "divided": two processes load halves of the columns of every tensor, so that no half lies together
@@ -161,6 +162,7 @@ std::string one_process(const Task& task) {
     double cpu = cpu_seconds();
     writer.set_read_back(true);
     writer.save(manifest, tensors);
+    writer.before_change();
     writer.wait();
     const ckpt::SaveReport report = *writer.take_report();
     found["save_cpu_s_per_gb"].push_back((cpu_seconds() - cpu) / gigabytes);

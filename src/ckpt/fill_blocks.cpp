@@ -1,7 +1,6 @@
 #include "ckpt/fill_blocks.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,42 +11,13 @@
 namespace espalier::ckpt {
 namespace {
 
-// A share of a parallel copy: large enough to run at memory speed, small enough to divide evenly.
-constexpr int64_t kCopyGrain = int64_t{4} << 20;
 constexpr int64_t kMessageBytes = int64_t{16} << 20;
 constexpr int kBlockTag = 0x636b7074;
 
-struct Copy {
-  uint8_t* to;
-  const uint8_t* from;
-  int64_t bytes;
-};
-
-// Where this rank's tensors are.
-at::Device device_of(const std::vector<TensorToSave>& tensors) {
-  return tensors.empty() ? at::Device(at::kCPU) : tensors[0].value.device();
-}
-
-void copy_own_from_device(const SavePlan& plan, const std::vector<TensorToSave>& tensors, uint8_t* buffer,
-                          DeviceReader& reader) {
+void copy_own(const SavePlan& plan, const std::vector<TensorToSave>& tensors, uint8_t* buffer, DeviceReader& reader) {
   for (const OwnCopy& own : plan.own)
     reader.read(static_cast<const uint8_t*>(tensors[own.from.tensor].value.const_data_ptr()) + own.from.begin,
                 own.from.count, buffer + own.to);
-}
-
-void copy_own(const SavePlan& plan, const std::vector<TensorToSave>& tensors, uint8_t* buffer) {
-  std::vector<Copy> copies;
-  for (const OwnCopy& own : plan.own) {
-    const auto* from = static_cast<const uint8_t*>(tensors[own.from.tensor].value.const_data_ptr()) + own.from.begin;
-    for (int64_t done = 0; done < own.from.count; done += kCopyGrain)
-      copies.push_back({buffer + own.to + done, from + done, std::min(kCopyGrain, own.from.count - done)});
-  }
-  at::parallel_for(0, static_cast<int64_t>(copies.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t index = begin; index < end; ++index) {
-      const Copy& copy = copies[static_cast<size_t>(index)];
-      std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
-    }
-  });
 }
 
 // Pieces of memory read or written as one long stream, a message at a time.
@@ -101,15 +71,16 @@ PieceStream<uint8_t> stream_from(const SavePlan& plan, int64_t peer, uint8_t* bu
 
 }  // namespace
 
+at::Device device_of(const std::vector<TensorToSave>& tensors) {
+  return tensors.empty() ? at::Device(at::kCPU) : tensors[0].value.device();
+}
+
 void fill_blocks(const SavePlan& plan, const std::vector<TensorToSave>& tensors, uint8_t* buffer,
                  const dist::Group& group) {
   const at::Device device = device_of(tensors);
   for (const TensorToSave& tensor : tensors) ESPALIER_CHECK(tensor.value.device() == device, tensor.name);
   DeviceReader reader(device);
-  if (device.is_cpu())
-    copy_own(plan, tensors, buffer);
-  else
-    copy_own_from_device(plan, tensors, buffer, reader);
+  copy_own(plan, tensors, buffer, reader);
   if (group.size() == 1) return;
   const at::Tensor outgoing = at::empty({kMessageBytes}, at::kByte), incoming = at::empty({kMessageBytes}, at::kByte);
   auto* const packed = static_cast<uint8_t*>(outgoing.mutable_data_ptr());

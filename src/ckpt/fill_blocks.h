@@ -1,5 +1,8 @@
-// Brings together, in the memory of the rank that writes them, the blocks of a checkpoint.
+// Brings together, in the memory of the rank that writes them, what it writes and cannot read where it is: what other
+// ranks hold, or a device.
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <vector>
@@ -9,8 +12,11 @@
 
 namespace espalier::ckpt {
 
-// Fills `buffer` (plan.buffer_bytes) with the blocks of this rank: copies what it holds and exchanges the rest, so
-// that afterwards the tensors may change. Collective over `group`; besides the buffer it needs twice 16 MiB.
+// Where this rank's tensors are.
+at::Device device_of(const std::vector<TensorToSave>& tensors);
+
+// Fills `buffer` (plan.buffer_bytes), and gives the others what they write of this rank's: both may change afterwards.
+// Collective over `group`; besides the buffer it needs twice 16 MiB.
 void fill_blocks(const SavePlan& plan, const std::vector<TensorToSave>& tensors, uint8_t* buffer,
                  const dist::Group& group);
 

@@ -26,8 +26,8 @@ void HostBuffer::grow(int64_t bytes) {
   void* memory =
       ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw UserError(concat("no memory for the copy of the state that a save takes: it needs ", format_count(bytes),
-                           " bytes (", format_bytes(static_cast<double>(bytes)), ")"));
+    throw UserError(concat("no memory for what a save copies at once: it needs ", format_count(bytes), " bytes (",
+                           format_bytes(static_cast<double>(bytes)), ")"));
   ::madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a hint; without it the copy is slower, not wrong
   data_ = static_cast<uint8_t*>(memory);
   size_ = bytes;

@@ -1,4 +1,4 @@
-// Memory for the copy that a save takes, kept from save to save. Huge pages where the system has them.
+// Memory for what a save copies at once, kept from save to save. Huge pages where the system has them.
 #pragma once
 
 #include <cstdint>

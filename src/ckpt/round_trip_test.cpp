@@ -104,8 +104,9 @@ TEST_F(RoundTrip, WhatIsSavedIsTheStateAtTheCallNotWhatTrainingMakesOfItLater) {
   CheckpointWriter writer(folder_, {});
   writer.reserve(saved);
   writer.save(manifest(1), saved);
+  writer.before_change();
   saved[0].value.fill_(0);
-  writer.save(manifest(2), saved);  // waits for the first and reuses its memory
+  writer.save(manifest(2), saved);  // waits for the first
   writer.wait();
 
   EXPECT_TRUE(same_bits(LoadedCheckpoint(folder_ / "step_00000001").read(saved[0].name), before));

@@ -41,28 +41,47 @@ struct OwnView {
   LocalOffsets offsets;  // of what it holds
 };
 
+void add_piece(std::vector<BlockPiece>& pieces, const BlockPiece& piece) {
+  BlockPiece* const last = pieces.empty() ? nullptr : &pieces.back();
+  if (last != nullptr && last->tensor == piece.tensor && last->from + last->bytes == piece.from)
+    last->bytes += piece.bytes;
+  else
+    pieces.push_back(piece);
+}
+
 // Adds what this rank has to do for one block to its plan.
 void add_block(const plan::PlannedBlock& block, const std::vector<plan::Piece>& pieces, const OwnView& view,
                SavePlan& plan) {
   const bool writes = block.owner == view.rank;
-  const int64_t buffer_begin = plan.buffer_bytes;
-  if (writes) {
-    const int64_t bytes = block.count * view.element_bytes;
-    plan.blocks.push_back({static_cast<size_t>(block.tensor), block.begin * view.element_bytes, bytes, buffer_begin});
-    plan.buffer_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  if (writes)
+    plan.blocks.push_back({.tensor = static_cast<size_t>(block.tensor),
+                           .offset = block.begin * view.element_bytes,
+                           .bytes = block.count * view.element_bytes,
+                           .pieces = {}});
   for (const plan::Piece& piece : pieces) {
+    const bool holds = piece.source == view.rank;
+    if (!holds && !writes) continue;
     const int64_t bytes = piece.count * view.element_bytes;
-    const int64_t to = buffer_begin + (piece.begin - block.begin) * view.element_bytes;
-    const bool gives = piece.source == view.rank;
-    if (!gives && writes) plan.takes[piece.source].push_back({to, bytes});
-    if (!gives) continue;
-    const LocalBytes from{view.number, view.offsets.of(piece.begin) * view.element_bytes, bytes};
-    if (writes)
-      plan.own.push_back({from, to});
-    else
-      plan.gives[block.owner].push_back(from);
+    LocalBytes held;
+    if (holds) held = {view.number, view.offsets.of(piece.begin) * view.element_bytes, bytes};
+    if (!writes) {
+      plan.gives[block.owner].push_back(held);
+      continue;
+    }
+    BlockPiece written{.begin = (piece.begin - block.begin) * view.element_bytes, .bytes = bytes, .tensor = {}};
+    if (holds && plan.own_bytes == OwnBytes::kInPlace) {
+      written.tensor = held.tensor, written.from = held.begin;
+    } else {
+      written.from = plan.buffer_bytes;
+      plan.buffer_bytes += bytes;
+      if (holds)
+        plan.own.push_back({held, written.from});
+      else
+        plan.takes[piece.source].push_back({written.from, bytes});
+    }
+    add_piece(plan.blocks.back().pieces, written);
   }
+  plan.buffer_bytes = (plan.buffer_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 }  // namespace
@@ -92,8 +111,9 @@ std::string describe_parts(const std::vector<TensorToSave>& tensors) {
   return text;
 }
 
-SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank, int64_t block_bytes) {
+SavePlan make_save_plan(const std::vector<std::string>& parts, int64_t rank, int64_t block_bytes, OwnBytes own_bytes) {
   SavePlan plan;
+  plan.own_bytes = own_bytes;
   plan.own_parts = parts.at(static_cast<size_t>(rank));
   const Inventory inventory(parts, rank);
   plan.tensors = inventory.facts();

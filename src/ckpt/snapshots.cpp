@@ -28,7 +28,7 @@ using launch::SnapshotHead;
 
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kMessageBytes = int64_t{64} << 20;  // from rank to rank, when copies are fetched
-constexpr int kTag = 1;
+constexpr int kCopyTag = 1;
 constexpr int64_t kFirstKeepsBetweenTries = 10, kMostKeepsBetweenTries = 1000;  // to send again, after trouble
 
 using Clock = std::chrono::steady_clock;
@@ -264,11 +264,11 @@ void Snapshots::give(const HeldCopy& copy, int64_t to) const {
   const at::Tensor numbers = at::empty({2}, at::kLong);
   numbers.mutable_data_ptr<int64_t>()[0] = static_cast<int64_t>(head.checksum);
   numbers.mutable_data_ptr<int64_t>()[1] = std::ssize(head.text);
-  group_.start_send(numbers, to, kTag).wait();
-  group_.start_send(as_tensor(head.text.data(), std::ssize(head.text)), to, kTag).wait();
+  group_.start_send(numbers, to, kCopyTag).wait();
+  group_.start_send(as_tensor(head.text.data(), std::ssize(head.text)), to, kCopyTag).wait();
   const uint8_t* const data = slots_of(copy.slots).data(copy.slot);
   for (int64_t begin = 0; begin < head.bytes; begin += kMessageBytes)
-    group_.start_send(as_tensor(data + begin, std::min(kMessageBytes, head.bytes - begin)), to, kTag).wait();
+    group_.start_send(as_tensor(data + begin, std::min(kMessageBytes, head.bytes - begin)), to, kCopyTag).wait();
 }
 
 Snapshots::Fetched Snapshots::fetch(const HeldCopy& copy) {
@@ -283,12 +283,13 @@ Snapshots::Fetched Snapshots::fetch(const HeldCopy& copy) {
     std::memcpy(to, slots_of(copy.slots).data(copy.slot), static_cast<size_t>(bytes_));
   } else {
     const at::Tensor numbers = at::empty({2}, at::kLong);
-    group_.start_receive(numbers, copy.holder, kTag).wait();
+    group_.start_receive(numbers, copy.holder, kCopyTag).wait();
     head.checksum = static_cast<uint64_t>(numbers.const_data_ptr<int64_t>()[0]);
     head.text.resize(static_cast<size_t>(numbers.const_data_ptr<int64_t>()[1]));
-    group_.start_receive(as_tensor(head.text.data(), std::ssize(head.text)), copy.holder, kTag).wait();
+    group_.start_receive(as_tensor(head.text.data(), std::ssize(head.text)), copy.holder, kCopyTag).wait();
     for (int64_t begin = 0; begin < bytes_; begin += kMessageBytes)
-      group_.start_receive(as_tensor(to + begin, std::min(kMessageBytes, bytes_ - begin)), copy.holder, kTag).wait();
+      group_.start_receive(as_tensor(to + begin, std::min(kMessageBytes, bytes_ - begin)), copy.holder, kCopyTag)
+          .wait();
   }
   fetched.is_whole = checksum_of(to, bytes_) == head.checksum;
   if (newest_slot_ >= 0 && fetched.is_whole) options_.own.finish(newest_slot_, head);

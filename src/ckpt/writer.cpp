@@ -25,6 +25,11 @@ constexpr int64_t kSlackBytes = int64_t{1} << 20;
 // The training threads come first: Linux keeps niceness per thread.
 void step_back() { ::setpriority(PRIO_PROCESS, 0, 10); }
 
+struct EndOfSource {
+  BlockSource& source;
+  ~EndOfSource() { source.end(); }
+};
+
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::filesystem::path run_folder, std::vector<store::ExtraFile> extra_files,
@@ -45,9 +50,10 @@ CheckpointWriter::~CheckpointWriter() {
 
 void CheckpointWriter::plan_for(const std::vector<TensorToSave>& tensors) {
   const std::string parts = describe_parts(tensors);
-  const bool is_new = parts != plan_.own_parts;
+  const OwnBytes own_bytes = device_of(tensors).is_cpu() ? OwnBytes::kInPlace : OwnBytes::kInBuffer;
+  const bool is_new = parts != plan_.own_parts || own_bytes != plan_.own_bytes;
   if (group_.sum(is_new ? 1.0 : 0.0) > 0)
-    plan_ = make_save_plan(group_.gather_texts(parts), group_.rank(), block_bytes_);
+    plan_ = make_save_plan(group_.gather_texts(parts), group_.rank(), block_bytes_, own_bytes);
 }
 
 void CheckpointWriter::reserve(const std::vector<TensorToSave>& tensors) {
@@ -65,7 +71,7 @@ void CheckpointWriter::begin(int64_t step) {
   store::begin_step(run_folder_, step, plan_.checkpoint_bytes() + extra_bytes);
 }
 
-void CheckpointWriter::save(const store::Manifest& manifest, const std::vector<TensorToSave>& tensors) {
+void CheckpointWriter::save(const store::Manifest& manifest, std::vector<TensorToSave> tensors) {
   const Clock::time_point start = Clock::now();
   together(group_, [&] { wait(); });
   plan_for(tensors);
@@ -74,6 +80,7 @@ void CheckpointWriter::save(const store::Manifest& manifest, const std::vector<T
     if (group_.rank() == 0) begin(manifest.state.step);
   });
   fill_blocks(plan_, tensors, buffer_.data(), group_);
+  source_ = std::make_shared<BlockSource>(plan_, std::move(tensors), buffer_.data());
   write_behind(manifest, seconds_since(start));
 }
 
@@ -81,27 +88,41 @@ void CheckpointWriter::write_behind(const store::Manifest& manifest, double stal
   store::StepContent content{.manifest = manifest, .tensors = plan_.tensors, .blocks = {}, .extra_files = extra_files_};
   content.read_back = read_back_;
   for (const BlockToWrite& block : plan_.blocks)
-    content.blocks.push_back({.tensor = block.tensor,
-                              .offset = block.offset,
-                              .bytes = block.bytes,
-                              .data = buffer_.data() + block.buffer_begin});
+    content.blocks.push_back({.tensor = block.tensor, .offset = block.offset, .bytes = block.bytes});
+  content.make = [source = source_.get()](size_t tensor, int64_t offset, int64_t bytes, void* to) {
+    source->take(tensor, offset, bytes, to);
+  };
   SaveReport report{.step = manifest.state.step,
                     .bytes = plan_.checkpoint_bytes(),
                     .written_bytes = plan_.written_bytes(),
                     .given_bytes = plan_.given_bytes(),
                     .stall_seconds = stall_seconds};
   const store::Writers writers{.rank = group_.rank(), .count = group_.size(), .leaving = &leaving_};
-  pending_ = std::async(std::launch::async, [this, content = std::move(content), report, writers]() mutable {
-    step_back();
-    const Clock::time_point start = Clock::now();
-    store::write_step(run_folder_, content, writers);
-    report.write_seconds = seconds_since(start);
-    return report;
-  });
+  pending_ =
+      std::async(std::launch::async, [this, content = std::move(content), source = source_, report, writers]() mutable {
+        step_back();
+        const Clock::time_point start = Clock::now();
+        const EndOfSource end{*source};  // also of a write that fails: the change then waits for nothing
+        store::write_step(run_folder_, content, writers);
+        report.write_seconds = seconds_since(start);
+        return report;
+      });
+}
+
+void CheckpointWriter::before_change() {
+  if (source_ == nullptr) return;
+  const Clock::time_point start = Clock::now();
+  source_->before_change();
+  change_seconds_ += seconds_since(start);
 }
 
 void CheckpointWriter::wait() {
-  if (pending_.valid()) report_ = pending_.get();  // get() leaves it invalid, also when it throws
+  if (!pending_.valid()) return;
+  pending_.wait();
+  source_.reset();
+  const double change_seconds = std::exchange(change_seconds_, 0);
+  report_ = pending_.get();  // leaves it invalid, also when it throws
+  report_->stall_seconds += change_seconds;
 }
 
 void CheckpointWriter::check() {

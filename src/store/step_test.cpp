@@ -260,7 +260,8 @@ TEST_F(Step, ReadingBackCanBeLeftOut) {
   StepContent content;
   content.manifest.state.step = 1;
   content.tensors = {{"w", weights_file("final"), DType::kBFloat16, {1}}};
-  content.blocks = {{.tensor = 0, .offset = 0, .bytes = 2, .data = &value}};
+  content.blocks = {{.tensor = 0, .offset = 0, .bytes = 2}};
+  content.make = [&](size_t, int64_t, int64_t bytes, void* to) { std::memcpy(to, &value, static_cast<size_t>(bytes)); };
   content.read_back = false;
   begin_step(folder_, 1);
   write_step(folder_, content, {});

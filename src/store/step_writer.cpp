@@ -33,17 +33,13 @@ namespace fs = std::filesystem;
 constexpr int64_t kWritePieceBytes = int64_t{1} << 20;
 
 // `room`, of kWritePieceBytes, takes what is made here.
-Block write_block(DirectFile& file, const BlockData& block, const MakeBytes& make, uint8_t* room) {
+Block write_block(DirectFile& file, const OwnBlock& block, const MakeBytes& make, uint8_t* room) {
   Hasher hasher;
   for (int64_t done = 0; done < block.bytes;) {
     const int64_t piece = std::min(kWritePieceBytes, block.bytes - done);
-    const uint8_t* data = room;
-    if (block.data != nullptr)
-      data = static_cast<const uint8_t*>(block.data) + done;
-    else
-      make(block.tensor, block.offset + done, piece, room);
-    hasher.update(data, static_cast<size_t>(piece));
-    file.append(data, piece);
+    make(block.tensor, block.offset + done, piece, room);
+    hasher.update(room, static_cast<size_t>(piece));
+    file.append(room, piece);
     done += piece;
   }
   return {.offset = block.offset, .bytes = block.bytes, .checksum = hasher.digest()};
@@ -57,7 +53,7 @@ WrittenPart write_file_part(const fs::path& partial, const FilePart& part, const
   DirectFile file(partial / part.file->path, part.file->bytes);
   if (writers.count > 1) file.keep_edges();
   if (writers.rank == 0) file.append(part.file->header.data(), static_cast<int64_t>(part.file->header.size()));
-  const std::unique_ptr<uint8_t[]> room(make ? new uint8_t[kWritePieceBytes] : nullptr);
+  const std::unique_ptr<uint8_t[]> room(new uint8_t[kWritePieceBytes]);
   for (const PlacedBlock& placed : part.blocks) {
     if (file.position() != placed.begin) file.seek(placed.begin);
     written.blocks.push_back({placed.block->tensor, write_block(file, *placed.block, make, room.get())});

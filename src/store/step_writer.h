@@ -35,14 +35,14 @@ struct TensorFacts {
 };
 
 // Puts bytes [offset, offset + bytes) of a tensor, by number in the list of tensors, into `destination`. Called for one
-// range of a tensor after the other, and by several threads at once for tensors of different files.
+// range of a tensor after the other, each within a block, and by several threads at once for tensors of different
+// files.
 using MakeBytes = std::function<void(size_t tensor, int64_t offset, int64_t bytes, void* destination)>;
 
 // A range of a tensor's bytes that this process writes, at most kBlockBytes.
-struct BlockData {
+struct OwnBlock {
   size_t tensor = 0;  // number in the list of tensors
   int64_t offset = 0, bytes = 0;
-  const void* data = nullptr;  // not owned; null: the content's `make` is asked when their turn comes
 };
 
 // A small file that travels with the checkpoint, whole: {"tokenizer/vocab.json", "{...}"}.
@@ -61,9 +61,9 @@ struct Writers {
 struct StepContent {
   Manifest manifest;                   // model, state and config are the caller's; the rest is filled in
   std::vector<TensorFacts> tensors;    // the same on all ranks
-  std::vector<BlockData> blocks;       // all ranks together: every byte of every tensor once
+  std::vector<OwnBlock> blocks;        // all ranks together: every byte of every tensor once
   std::vector<ExtraFile> extra_files;  // used on rank 0
-  MakeBytes make = {};                 // what blocks without data are made by
+  MakeBytes make = {};                 // what is in the blocks: each byte is asked for once, when its turn comes
   bool read_back = true;               // each process reads what it wrote, from the disk, before it counts as saved
 };
 

@@ -233,6 +233,7 @@ Job::Job(const config::RunConfig& config, const OptionTable& table, const dist::
     dist::check_folder_is_shared(save, grid_.world);
     writer_ = std::make_unique<ckpt::CheckpointWriter>(save, extra_files_, grid_.world);
     writer_->reserve(tensors_to_save(state()));
+    optimizer_->before_change([this] { before_change(); });
   }
 }
 
@@ -601,6 +602,10 @@ void Job::save() {
   writer_->save(manifest, tensors_to_save(state()));
   saving_ = true;
   saved_step_ = step;
+}
+
+void Job::before_change() {
+  if (writer_) writer_->before_change();
 }
 
 bool Job::is_kept_in_memory(int64_t step) const {

@@ -51,6 +51,8 @@ class Job {
   // Starts a save of the present state; it continues in the background. Does nothing without --save, and where no step
   // was trained since the last save or the checkpoint that the run began from.
   void save();
+  // Before anything but the optimizer changes what is saved.
+  void before_change();
   // After a step of which such a copy is made, before anything is said of it: waits until that of the step before is
   // safe, so that no more than one step that was done is lost.
   void settle_copies();

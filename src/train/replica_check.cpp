@@ -112,6 +112,7 @@ void ReplicaCheck::check() {
                            "\nNothing was saved at this step. Continue from a checkpoint (--load); or copy what most "
                            "ranks hold to the others: --check-replicas-policy repair."));
   }
+  job_.before_change();
   dist::repair(copies, differences, grid);
   restore_numbers_from(copies, job_);
   const std::vector<dist::CopyDifference> left = dist::find_differences(replicated_state(job_), grid);

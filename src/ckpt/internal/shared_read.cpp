@@ -13,7 +13,7 @@
 namespace espalier::ckpt {
 namespace {
 
-constexpr int kTag = 0x6c6f6164;
+constexpr int kLoadTag = 0x6c6f6164;
 
 // With bytes for elements: a stored block may end inside an element.
 plan::SavedTensor in_bytes(plan::SavedTensor tensor) {
@@ -87,8 +87,8 @@ class SharedReader {
       return;
     }
     dist::Pending sending, receiving;
-    if (!takes.empty()) receiving = group_.start_receive(incoming_.narrow(0, 0, total(takes)), from, kTag);
-    if (!gives.empty()) sending = group_.start_send(pack(gives), to, kTag);
+    if (!takes.empty()) receiving = group_.start_receive(incoming_.narrow(0, 0, total(takes)), from, kLoadTag);
+    if (!gives.empty()) sending = group_.start_send(pack(gives), to, kLoadTag);
     receiving.wait();
     int64_t place = 0;
     for (const plan::BlockCopy& copy : takes) {

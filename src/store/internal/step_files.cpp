@@ -26,13 +26,13 @@ std::vector<TensorFile> lay_out_files(const std::vector<TensorFacts>& tensors) {
 }
 
 std::vector<FilePart> parts_of(const std::vector<TensorFile>& files, const StepContent& content) {
-  std::vector<std::vector<const BlockData*>> by_tensor(content.tensors.size());
-  for (const BlockData& block : content.blocks) by_tensor.at(block.tensor).push_back(&block);
+  std::vector<std::vector<const OwnBlock*>> by_tensor(content.tensors.size());
+  for (const OwnBlock& block : content.blocks) by_tensor.at(block.tensor).push_back(&block);
   std::vector<FilePart> parts;
   for (const TensorFile& file : files) {
     parts.push_back({.file = &file, .number = parts.size(), .blocks = {}});
     for (size_t i = 0; i < file.tensors.size(); ++i)
-      for (const BlockData* block : by_tensor[file.tensors[i]])
+      for (const OwnBlock* block : by_tensor[file.tensors[i]])
         parts.back().blocks.push_back({block, file.begins[i] + block->offset});
     std::sort(parts.back().blocks.begin(), parts.back().blocks.end(),
               [](const PlacedBlock& a, const PlacedBlock& b) { return a.begin < b.begin; });

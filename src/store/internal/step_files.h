@@ -22,7 +22,7 @@ std::vector<TensorFile> lay_out_files(const std::vector<TensorFacts>& tensors);
 
 // A block and where it begins in its file.
 struct PlacedBlock {
-  const BlockData* block;
+  const OwnBlock* block;
   int64_t begin;
 };
 

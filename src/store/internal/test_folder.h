@@ -104,11 +104,12 @@ inline StepContent content_of(const SmallCheckpoint& checkpoint, int64_t step, i
     const int64_t bytes = content.tensors.back().num_bytes();
     for (int64_t offset = 0; offset < bytes; offset += block_bytes)
       if (number++ % writers.count == writers.rank)
-        content.blocks.push_back({.tensor = content.tensors.size() - 1,
-                                  .offset = offset,
-                                  .bytes = std::min(block_bytes, bytes - offset),
-                                  .data = static_cast<const uint8_t*>(tensor.data) + offset});
+        content.blocks.push_back(
+            {.tensor = content.tensors.size() - 1, .offset = offset, .bytes = std::min(block_bytes, bytes - offset)});
   }
+  content.make = [tensors = checkpoint.tensors()](size_t tensor, int64_t offset, int64_t bytes, void* destination) {
+    std::memcpy(destination, static_cast<const uint8_t*>(tensors[tensor].data) + offset, static_cast<size_t>(bytes));
+  };
   return content;
 }
 
