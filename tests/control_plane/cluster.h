@@ -16,6 +16,8 @@
 //   nothing befell, and that were there from the beginning, are enough
 //   starts without gain are bounded by --max-restarts for each machine that is left out or comes anew
 //   launchers of the last round return the same code (where no machine may be left out)
+//   all launchers that are told to end have ended soon, whatever hangs
+//   what simulated_ranks.h lists of ranks that hang, and simulated_watch.h of espalier watch
 #pragma once
 
 #include <string>
