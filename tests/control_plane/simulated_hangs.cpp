@@ -361,7 +361,10 @@ void SimulatedRanks::check_none_is_missed(std::optional<double> seconds_since_to
     const bool is_one_of_several =
         frozen->hang.kind == HangKind::kExchange && group_.clock.num_frozen() > 1;  // not all others wait
     if (is_one_of_several) continue;
-    const double since = seconds_of(std::max(frozen->still_since, watched_since_)), now_seconds = seconds_of(now());
+    // In an exchange it is for all of them that time has to pass, also for who was frozen until now.
+    const Nanoseconds wait_since = frozen->hang.kind == HangKind::kExchange ? changed_ : 0;
+    const double since = seconds_of(std::max({frozen->still_since, watched_since_, wait_since})),
+                 now_seconds = seconds_of(now());
     double due = std::max(since + frozen->limits.most,
                           seconds_of(frozen->since) + std::min(5.0, hang_timeout()));  // without processor time
     if (seconds_since_told && (!are_suspended || said_suspended_)) {
