@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/whereabouts.h"
 
 namespace espalier::ckpt {
 namespace {
@@ -105,10 +106,10 @@ void BlockSource::before_change() {
   changed_.wait(lock, [&] { return num_taking_ == 0; });
   wants_change_ = false;  // the mutex keeps them out
   changed_.notify_all();
-  if (get_memory())
-    copy_left();
-  else
+  if (!copy_left()) {
+    const WaitsFor waits(Waiting::kFiles, "writing", "the checkpoint");
     changed_.wait(lock, [&] { return num_in_place_ == 0; });
+  }
   not_needed.swap(tensors_);
 }
 
@@ -120,8 +121,8 @@ void BlockSource::end() {
   changed_.notify_all();
 }
 
-// For what is left of all blocks, or none.
-bool BlockSource::get_memory() try {
+// For what is left of all blocks.
+void BlockSource::get_memory() {
   std::vector<Block*> together;
   int64_t bytes = 0;
   const auto allocate = [&] {
@@ -138,31 +139,47 @@ bool BlockSource::get_memory() try {
     together.push_back(&block), bytes += left;
   }
   allocate();
-  return true;
-} catch (const std::exception&) {
-  for (auto& [place, block] : blocks_) block.copied.reset();
-  return false;
 }
 
-void BlockSource::copy_left() {
-  std::vector<Copy> copies;
-  at::Tensor memory;
+// Calls visit(piece, first byte, where its copy goes) for what is left of all blocks.
+template <class Visit>
+void BlockSource::visit_copies(const Visit& visit) {
+  const void* memory = nullptr;
   uint8_t* to = nullptr;
   for (auto& [place, block] : blocks_) {
     if (!block.copied.defined()) continue;
-    if (!block.copied.is_same(memory)) memory = block.copied, to = memory.mutable_data_ptr<uint8_t>();
+    if (block.copied.const_data_ptr() != memory)
+      memory = block.copied.const_data_ptr(), to = static_cast<uint8_t*>(block.copied.mutable_data_ptr());
     visit_left(block, [&](Piece& piece, int64_t first) {
       const int64_t bytes = piece.begin + piece.bytes - first;
-      const uint8_t* const from = piece.from + (first - piece.begin);
-      for (int64_t done = 0; done < bytes; done += kCopyGrain)
-        copies.push_back({to + done, from + done, std::min(kCopyGrain, bytes - done)});
-      piece = {.begin = first, .bytes = bytes, .from = to, .in_place = false};
+      visit(piece, first, to);
       to += bytes;
     });
-    block.in_place = false;
+  }
+}
+
+// All of it or, without memory, nothing: pieces are read from their copies only once these are there.
+bool BlockSource::copy_left() {
+  std::vector<Copy> copies;
+  try {
+    get_memory();
+    visit_copies([&](const Piece& piece, int64_t first, uint8_t* to) {
+      const uint8_t* const from = piece.from + (first - piece.begin);
+      const int64_t bytes = piece.begin + piece.bytes - first;
+      for (int64_t done = 0; done < bytes; done += kCopyGrain)
+        copies.push_back({to + done, from + done, std::min(kCopyGrain, bytes - done)});
+    });
+  } catch (const std::exception&) {
+    for (auto& [place, block] : blocks_) block.copied.reset();
+    return false;
   }
   copy_all(copies);
+  visit_copies([](Piece& piece, int64_t first, const uint8_t* to) {
+    piece = {.begin = first, .bytes = piece.begin + piece.bytes - first, .from = to, .in_place = false};
+  });
+  for (auto& [place, block] : blocks_) block.in_place = false;
   num_in_place_ = 0;
+  return true;
 }
 
 }  // namespace espalier::ckpt

@@ -48,8 +48,10 @@ class BlockSource {
     at::Tensor copied;      // what is left of that once it is a copy, perhaps with that of other blocks
   };
   Block& block_at(size_t tensor, int64_t offset);
-  bool get_memory();
-  void copy_left();
+  void get_memory();
+  template <class Visit>
+  void visit_copies(const Visit& visit);
+  bool copy_left();
 
   std::map<std::pair<size_t, int64_t>, Block> blocks_;  // by tensor and offset
   std::vector<TensorToSave> tensors_;                   // until nothing of them is left to be taken

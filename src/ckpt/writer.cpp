@@ -110,6 +110,7 @@ void CheckpointWriter::write_behind(const store::Manifest& manifest, double stal
 }
 
 void CheckpointWriter::before_change() {
+  if (!pending_.valid()) source_.reset();  // nobody writes
   if (source_ == nullptr) return;
   const Clock::time_point start = Clock::now();
   source_->before_change();

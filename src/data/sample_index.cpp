@@ -115,9 +115,24 @@ EpochPlan EpochPlan::make(int64_t tokens_per_epoch, int64_t sequence_length, int
   return plan;
 }
 
+namespace {
+
+[[noreturn]] void refuse_for_memory(const SampleRequest& request, const EpochPlan& plan) {
+  throw UserError(concat(request.name, ": the order of ", format_count(plan.num_samples), " samples (",
+                         format_count(plan.num_epochs), " epochs) does not fit into memory. Ask for fewer steps or ",
+                         "samples, of training or of --eval-iters, or use --sample-order implicit, which keeps none"),
+                  ExitCode::kUsage);
+}
+
+}  // namespace
+
 SampleIndex SampleIndex::build(const DocumentSizes& sizes, const SampleRequest& request) {
   SampleIndex index(sizes, request);
-  index.fill(request);
+  try {
+    index.fill(request);
+  } catch (const std::bad_alloc&) {
+    refuse_for_memory(request, index.plan_);
+  }
   return index;
 }
 
@@ -141,10 +156,7 @@ SampleIndex::SampleIndex(const DocumentSizes& sizes, const SampleRequest& reques
     order_ = IndexArray(plan_.num_samples < kMaxUint32Samples ? IndexArray::Type::kUint32 : IndexArray::Type::kInt64,
                         plan_.num_samples);
   } catch (const std::bad_alloc&) {
-    throw UserError(concat(request.name, ": the order of ", format_count(plan_.num_samples), " samples (",
-                           format_count(plan_.num_epochs), " epochs) does not fit into memory. Ask for fewer steps or ",
-                           "samples, of training or of --eval-iters, or use --sample-order implicit, which keeps none"),
-                    ExitCode::kUsage);
+    refuse_for_memory(request, plan_);
   }
 }
 

@@ -283,7 +283,6 @@ void Job::find_checkpoint(const OptionTable& table) {
   log_info(" loading checkpoint from ", loads_from(), " at iteration ", entry->step);
   loaded_ = entry;
   ckpt::together(grid_.world, [&] { checkpoint_.emplace(entry->folder); });
-  checkpoint_->use_cache(store::PageCache::kAsItIs);  // it is read once, and data and programs are in the cache
   check_options(table, checkpoint_->manifest());
 }
 

@@ -185,6 +185,8 @@ void restore_owned(ckpt::LoadedCheckpoint& checkpoint, const JobState& job, Owne
     const spec::StateType stored = type_in(checkpoint, tensor);
     loadings.push_back(loading_of(std::move(tensor), stored));
   }
+  checkpoint.use_cache(
+      store::PageCache::kAsItIs);  // every block is read once, by one rank; data and programs stay in it
   fill(loadings, job.params.shard(),
        [&](const auto& requests) { checkpoint.load_together(requests, part, job.grid.world); });
   if (keeps_ema && !has_ema) job.optimizer.begin_ema();
