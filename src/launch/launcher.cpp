@@ -122,7 +122,7 @@ class LocalSite : public LaunchSite {
   }
   bool hosts_store() const override { return server_ != nullptr; }
   bool kill_is_asked() const override { return kill_is_asked_; }
-  bool holds_snapshots() const override { return snapshots_.has_value(); }
+  bool has_snapshots() const override { return snapshots_ && snapshots_->hold_any(); }
   void forget_snapshots() override {
     if (snapshots_) snapshots_->clear();
   }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "base/error.h"
@@ -35,7 +36,8 @@ std::string content(const fs::path& path) {
 // A launcher in a process of its own, its output in files.
 class Launched {
  public:
-  Launched(const fs::path& folder, const std::string& name, const Words& words)
+  Launched(const fs::path& folder, const std::string& name, const Words& words,
+           const std::function<ReasonToEnd(double)>& reason_to_end = {})
       : out_(folder / (name + ".out")), err_(folder / (name + ".err")) {
     std::fflush(nullptr);
     pid_ = fork();
@@ -47,7 +49,9 @@ class Launched {
     int code = 1;
     try {
       const auto options = read_launch_options(words, process_variables());
-      code = run_launcher(*options, {options->program, "the program", !options->runs_other_program});
+      RankProgram program = {options->program, "the program", !options->runs_other_program};
+      program.reason_to_end = reason_to_end;
+      code = run_launcher(*options, program);
     } catch (const UserError& error) {
       log_line(LogLevel::kQuiet, concat("error: ", error.what()));
       code = static_cast<int>(error.code());
@@ -442,6 +446,28 @@ TEST_F(Machines, TheLossOfTheStoresHostStopsTheOthers) {
   EXPECT_EQ(beta.wait(20), 69) << beta.err();
   EXPECT_NE(beta.err().find("lost the rendezvous store"), std::string::npos) << beta.err();
   EXPECT_TRUE(is_gone(pid_in("pid1")));
+}
+
+// Its ranks have ended well, and whether the others' have nobody can tell any more.
+TEST_F(Machines, ALostStoreIsSaidAlsoWhereTheRunWasToldToEnd) {
+  const auto reason = [this](double) {
+    return fs::exists(folder_ / "end") ? ReasonToEnd{.text = "its time is up"} : ReasonToEnd{};
+  };
+  const std::string script =
+      "echo > $FOLDER/ready$RANK; while [ ! -e $FOLDER/end ] || [ $RANK = 0 ]; do sleep 0.02; done";
+  Launched alpha(folder_, "a", at("alpha", {"--nnodes=2"}, script), reason);
+  std::this_thread::sleep_for(300ms);  // alpha hosts the rendezvous store
+  Launched beta(folder_, "b", at("beta", {"--nnodes=2"}, script), reason);
+  wait_for_file("ready0");
+  wait_for_file("ready1");
+  std::ofstream(folder_ / "end") << "now";
+  for (int tries = 0; tries < 2000 && beta.err().find("its time is up: waiting for") == std::string::npos; ++tries)
+    std::this_thread::sleep_for(5ms);
+  std::this_thread::sleep_for(500ms);  // until its rank has ended
+  alpha.send(SIGKILL);
+  EXPECT_EQ(beta.wait(20), static_cast<int>(ExitCode::kLostPeer)) << beta.err();
+  EXPECT_NE(beta.err().find("lost the rendezvous store"), std::string::npos) << beta.err();
+  EXPECT_EQ(beta.err().find("another machine's failed"), std::string::npos) << beta.err();
 }
 
 TEST_F(Machines, ARangeStartsWithTheFewestAfterTheLastCall) {

@@ -293,6 +293,12 @@ void NodeMeeting::forget_to_regroup() { store_.set(key("regroup"), "no"); }
 
 void NodeMeeting::report_over(bool well) { store_.compare_set(kOverKey, "", well ? kRoundDone : kRoundFailed); }
 
+bool NodeMeeting::is_awaited() {
+  if (!store_.check({key("world")})) return true;
+  const World world = world_of(round_);
+  return std::any_of(world.nodes.begin(), world.nodes.end(), [&](const Node& node) { return node.id == self_.id; });
+}
+
 bool NodeMeeting::is_over_badly() { return store_.check({kOverKey}) && store_.get(kOverKey, 10s) == kRoundFailed; }
 
 void NodeMeeting::wait_until_over(const std::function<bool()>& is_cancelled) {

@@ -110,6 +110,8 @@ class NodeMeeting {
   // told.
   void report_over(bool well);
   bool is_over_badly();
+  // join() has ended without a round: whether the others would wait for this machine, as it has no place to wait for.
+  bool is_awaited();
   // Of a machine that takes part no more, but hosts the rendezvous store: until the run is over, or all others have
   // left and nobody has come in the time to join.
   void wait_until_over(const std::function<bool()>& is_cancelled);

@@ -53,8 +53,8 @@ class LaunchSite {
   virtual std::unique_ptr<Ranks> start(const Round& round, std::unique_ptr<Ranks> held) = 0;
   virtual bool hosts_store() const = 0;
   virtual bool kill_is_asked() const = 0;  // by espalier ctl: the signal that comes with it kills at once
-  // Copies of the ranks' state in memory.
-  virtual bool holds_snapshots() const = 0;
+  // Whether a copy of a rank's state is in memory, of a rank here or of another machine.
+  virtual bool has_snapshots() const = 0;
   virtual void forget_snapshots() = 0;
   virtual std::string kept_folder() const = 0;  // of the ranks' files; empty: none is kept
 

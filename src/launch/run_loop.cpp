@@ -22,6 +22,7 @@ using internal::TakenSignals;
 constexpr double kPatience = 30;  // seconds, for ranks to end once one has failed
 constexpr auto kBetweenQuestions = std::chrono::milliseconds(500);
 constexpr auto kTimeToInsist = std::chrono::seconds(2);
+constexpr auto kTimeToReadCopies = std::chrono::minutes(10);
 
 std::string num_running(const Ranks& ranks) {
   const int64_t count = ranks.num_running();
@@ -101,10 +102,16 @@ bool RunLoop::is_told_to_end() {
 }
 
 int RunLoop::end_without_round() {
-  if (ending_signal_ != 0 && site_.holds_snapshots())
-    log_warning("stopped before the ranks started again: copies of their state in memory, if there were any, are ",
-                "lost; the newest checkpoint is what remains");
-  if (ending_signal_ != 0) return 128 + ending_signal_;
+  if (ending_signal_ != 0) {
+    if (site_.has_snapshots())
+      log_warning("stopped before the ranks started again: copies of their state in memory are lost; the newest ",
+                  "checkpoint is what remains");
+    const bool was_in_run = node_ >= 0, needs_all = options_.min_nodes == options_.max_nodes;
+    try_to_tell([&] {
+      if (was_in_run && needs_all && meeting_.is_awaited()) meeting_.report_over(/*well=*/false);
+    });
+    return 128 + ending_signal_;
+  }
   if (!meeting_.is_over_badly()) return 0;
   log_warning("the run has ended while this machine waited: another launcher failed for good, or was told to stop");
   return static_cast<int>(ExitCode::kLostPeer);
@@ -203,10 +210,11 @@ void RunLoop::take_in_waiting(Ranks& ranks) {
   ranks.send(SIGTERM);
 }
 
-// The ranks look themselves, between two steps. In a restart first of all once they have read the copies of their
-// state.
+// The ranks look themselves, between two steps. In a restart from copies of their state first of all once they have
+// read these, unless that takes so long that they may hang.
 void RunLoop::look_for_reason_to_end(const Ranks& ranks) {
-  if (is_again_ && site_.holds_snapshots() && !trains(ranks)) return;
+  const bool may_be_reading = is_again_ && surroundings_.now() - round_start_ < kTimeToReadCopies && !trains(ranks);
+  if (may_be_reading && site_.has_snapshots()) return;
   if (!program_.reason_to_end || surroundings_.now() - last_question_ < kBetweenQuestions) return;
   last_question_ = surroundings_.now();
   const ReasonToEnd reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - round_start_).count());
@@ -294,10 +302,10 @@ void RunLoop::reap_together(Ranks& ranks) {
   ranks.reap();
 }
 
-// With the state of the ranks in memory the next start can save it and stop: after SIGUSR1, which it gets again, and
-// where the kill switch is there, which it sees. Not where the run's time is up.
+// With copies of the ranks' state in memory the next start can save it and stop: after SIGUSR1, which it gets again,
+// and where the kill switch is there, which it sees. Not where the run's time is up.
 bool RunLoop::may_end_later() const {
-  return ending_signal_ == 0 && (asks_to_stop_ || reason_stays_) && site_.holds_snapshots();
+  return ending_signal_ == 0 && (asks_to_stop_ || reason_stays_) && site_.has_snapshots();
 }
 
 void RunLoop::stop(Ranks& ranks) {
@@ -381,7 +389,7 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   const std::string run_folder = ranks.sight().folder;
   if (!run_folder.empty()) run_folder_ = run_folder;
   std::vector<Failure> failures = ranks.failures();
-  RoundOutcome outcome = RoundOutcome::kFailed;
+  RoundOutcome outcome = RoundOutcome::kLostStore;  // unless it answers
   ToldAnywhere told = ToldAnywhere::kNot;
   try_to_tell([&] {
     failures = meeting_.collect_failures(patience_after_failure() + 10);
@@ -391,6 +399,8 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   if (outcome == RoundOutcome::kDone) return 0;
   if (outcome == RoundOutcome::kRegroups) return start_with_others();
   if (failures.empty()) {
+    if (outcome == RoundOutcome::kLostStore) return end_without_store(ranks);
+    try_to_tell([this] { meeting_.report_over(/*well=*/false); });
     log_warning("the ranks were stopped because another machine's failed; it has not said why");
     return static_cast<int>(ExitCode::kLostPeer);
   }

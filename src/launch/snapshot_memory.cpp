@@ -59,6 +59,13 @@ void SnapshotMemory::clear() const {
     ESPALIER_CHECK(pwrite(descriptor_, &none, sizeof none, number * kSlotBytes) == sizeof none, std::strerror(errno));
 }
 
+bool SnapshotMemory::hold_any() const {
+  for (int64_t rank = 0; rank < num_ranks_; ++rank)
+    for (const SlotsOf whose : {SlotsOf::kRank, SlotsOf::kPeer})
+      if (SnapshotSlots(descriptor_, rank, whose).hold_any()) return true;
+  return false;
+}
+
 uint64_t snapshot_checksum(const uint8_t* data, int64_t bytes) {
   Hasher of_blocks;
   for (int64_t begin = 0; begin < bytes; begin += kSnapshotBlockBytes) {

@@ -31,6 +31,8 @@ class SnapshotMemory {
 
   std::string variable(int64_t local_rank) const;
   int descriptor() const { return descriptor_; }
+  // Whether any rank has left a copy that was finished, also of another's state.
+  bool hold_any() const;
   // No copy counts any more. While no rank runs.
   void clear() const;
 

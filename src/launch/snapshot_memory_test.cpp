@@ -66,8 +66,16 @@ TEST(SnapshotMemory, TellsWhetherThereIsACopyBeforeAnythingIsReserved) {
   keep(slots, 1);
   EXPECT_TRUE(early.hold_any());
   EXPECT_FALSE(other.hold_any());
+  EXPECT_TRUE(memory.hold_any());
   slots.forget_after(0);
   EXPECT_FALSE(early.hold_any());
+  EXPECT_FALSE(memory.hold_any());
+  SnapshotSlots of_peer(memory.descriptor(), 0, SlotsOf::kPeer);
+  of_peer.reserve(kBytes);
+  keep(of_peer, 1);
+  EXPECT_TRUE(memory.hold_any());
+  memory.clear();
+  EXPECT_FALSE(memory.hold_any());
 }
 
 TEST(SnapshotMemory, HoldsTheLastTwoCopiesOfAProcessThatWasKilled) {

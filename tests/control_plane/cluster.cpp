@@ -98,6 +98,7 @@ class Cluster {
   void signal(Process& process, int signal);
   void note(const Process& process, const Incident& incident);
   SimulatedTraining& training() { return training_; }
+  bool has_copies() const { return scenario_.holds_ranks && training_.has_copies(); }
 
  private:
   void watch();
@@ -159,7 +160,7 @@ class SimulatedSite : public launch::LaunchSite {
   }
   bool hosts_store() const override { return process_.machine == 0; }
   bool kill_is_asked() const override { return false; }
-  bool holds_snapshots() const override { return false; }
+  bool has_snapshots() const override { return cluster_.has_copies(); }
   void forget_snapshots() override { cluster_.training().forget_memory(); }
   std::string kept_folder() const override { return ""; }
   void tell(const Incident& incident) override { cluster_.note(process_, incident); }

@@ -282,6 +282,25 @@ TEST_F(ControlPlane, NobodyWaitsForOneThatLeftBeforeTheNextStart) {
   }
 }
 
+// Where all machines are needed, whoever is told to end between two starts ends the run, and the others do not wait for
+// it until their time to join is over.
+TEST_F(ControlPlane, WhoIsToldToEndBetweenTwoStartsIsNotWaitedFor) {
+  int num_between = 0;
+  for (double time = 16; time < 26; time += 0.1) {
+    Scenario scenario = machines(3, 3, 3);
+    scenario.options.max_restarts = 9;
+    scenario.options.join_timeout_seconds = 600;
+    scenario.bad_machines = {1};
+    scenario.step_seconds = 30;
+    scenario.faults = {{time, FaultKind::kTerm, 1}};
+    const Verdict verdict = simulate(scenario);
+    EXPECT_EQ(verdict.violation, "") << "told at " << time;
+    EXPECT_LT(verdict.seconds, time + 120) << "told at " << time;
+    num_between += verdict.exit_codes == std::vector<int>{69, 143, 69} ? 1 : 0;
+  }
+  EXPECT_GT(num_between, 5);
+}
+
 // The launcher has told that the run goes on without a machine; then all of it ends, which is told as well.
 TEST_F(ControlPlane, ARunThatGoesOnWithoutAMachineAndEndsIsNotForgotten) {
   for (const uint64_t seed : {24211, 20842}) EXPECT_EQ(simulate(without_hangs(seed)).violation, "") << seed;

@@ -164,6 +164,7 @@ void SimulatedTraining::fail(Group& group, size_t node, int64_t local_rank, int 
     in_memory_ = std::max(in_memory_, *group.end_step - 1);
     on_disk_ = std::max(on_disk_, *group.end_step / scenario_.steps_each_save * scenario_.steps_each_save);
     in_memory_ = std::max(in_memory_, on_disk_);
+    has_copies_ = has_copies_ || in_memory_ > 0;
   }
   group.has_failed = true;
   if (group.parts[node] != nullptr) group.parts[node]->end(local_rank, signal, exit_code);

@@ -45,7 +45,7 @@ class SimulatedTraining {
       : fibers_(fibers), random_(random), hang_random_(scenario.seed ^ 0x4A46ULL), scenario_(scenario) {}
 
   Group& group(const launch::Round& round);
-  void begin_new_run() { ++run_; }  // the rendezvous store is another: rounds count from 0
+  void begin_new_run() { ++run_, has_copies_ = false; }  // the rendezvous store is another: rounds count from 0
   int64_t run() const { return run_; }
   const std::map<std::pair<int64_t, int64_t>, Group>& groups() const { return groups_; }
   void join(Group& group, SimulatedRanks* part, size_t node);
@@ -53,7 +53,8 @@ class SimulatedTraining {
   int64_t steps_done(const Group& group) const;
   void stop_well(Group& group);  // a rank was sent SIGTERM
   void fail(Group& group, size_t node, int64_t local_rank, int signal, int exit_code);
-  void forget_memory() { in_memory_ = on_disk_; }
+  void forget_memory() { in_memory_ = on_disk_, has_copies_ = false; }
+  bool has_copies() const { return has_copies_; }  // of the state, in the launchers' memory
 
   // Hangs that wait for ranks on that machine.
   std::vector<Hang>& hangs_to_come(int machine) { return hangs_to_come_[machine]; }
@@ -99,7 +100,7 @@ class SimulatedTraining {
   std::map<int, std::vector<Hang>> hangs_to_come_;       // by machine
   int64_t run_ = 0;
   int64_t on_disk_ = 0, in_memory_ = 0, furthest_ = 0, num_gains_ = 0, num_held_ = 0, num_named_ = 0;
-  bool is_complete_ = false, has_stopped_well_ = false;
+  bool is_complete_ = false, has_stopped_well_ = false, has_copies_ = false;
 };
 
 }  // namespace espalier::control_plane

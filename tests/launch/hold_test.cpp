@@ -285,6 +285,59 @@ TEST_F(HeldRanks, SaveTheStepsInMemoryWhereARankIsKilledAfterTheKillSwitch) {
   expect_ends_as_if_left_alone();
 }
 
+class WithoutCopies : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_token_files(folder_ / "data", 300, 5);
+    launcher_ = std::make_unique<LauncherProcess>(
+        folder_ / "log", Words{"--nproc-per-node", "2", "--max-restarts", "3", "--shutdown-timeout", "10",
+                               "--alert-command", "cat >>" + folder_ / "alerts"} +
+                             unsaved_run(folder_, "run", 100000, "--bf16 --kill-switch-path " + kill_switch_));
+    ASSERT_TRUE(wait_until(120, [&] { return num_records(folder_ / "run") >= 5 || !launcher_->runs(); }));
+    ASSERT_TRUE(launcher_->runs()) << launcher_->said();
+  }
+  void make_kill_switch() {
+    std::ofstream(kill_switch_) << "end";
+    ASSERT_TRUE(wait_until(20, [&] {
+      return launcher_->said().find("' exists: waiting for 2 ranks") != std::string::npos;
+    })) << launcher_->said();
+  }
+  void expect_ends_as_killed(size_t starts) {
+    ASSERT_TRUE(wait_until(60, [&] { return !launcher_->runs(); })) << launcher_->said();
+    EXPECT_EQ(launcher_->exit_code(), 128 + SIGKILL) << launcher_->said();
+    EXPECT_EQ(start_steps(folder_ / "run").size(), starts) << launcher_->said();
+    const std::string alerts = read_file(folder_ / "alerts");
+    EXPECT_NE(alerts.find("after the run was told to end (the kill switch '"), std::string::npos) << alerts;
+  }
+
+  TemporaryFolder folder_;
+  const std::string kill_switch_ = folder_ / "end";
+  std::unique_ptr<LauncherProcess> launcher_;
+};
+
+// A start after this one would see the kill switch and end well, though the steps since the last checkpoint are lost.
+TEST_F(WithoutCopies, ARankThatIsKilledAfterTheKillSwitchFailsTheRun) {
+  const Ranks ranks = launcher_->ranks();
+  kill(ranks.at(1), SIGSTOP);
+  make_kill_switch();
+  kill(ranks.at(1), SIGKILL);
+  expect_ends_as_killed(/*starts=*/1);
+}
+
+// There is nothing in memory that they could be reading.
+TEST_F(WithoutCopies, ARestartThatHangsBeforeItTrainsIsEndedByTheKillSwitch) {
+  const Ranks before = launcher_->ranks();
+  kill(before.at(1), SIGKILL);
+  Ranks now;
+  ASSERT_TRUE(wait_until(30, [&] {
+    now = launcher_->ranks();
+    return now.size() == 2 && now.at(0) != before.at(0) && now.at(1) != before.at(1);
+  })) << launcher_->said();
+  kill(now.at(1), SIGSTOP);
+  make_kill_switch();
+  expect_ends_as_killed(/*starts=*/1);
+}
+
 // Killed while the checkpoint of step 200 is written, on a slow disk: it is never complete. The next would be due at
 // step 400, which this run does not have.
 TEST_F(HeldRanks, MakeASaveThatWasCutOffAsSoonAsTheyGoOn) {
