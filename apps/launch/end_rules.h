@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "apps/launch/file_thread.h"
 #include "launch/launcher.h"
 
 namespace espalier {
@@ -21,19 +22,14 @@ struct EndRules {
 class EndWatch {
  public:
   explicit EndWatch(const EndRules& rules);
-  ~EndWatch();
-  EndWatch(const EndWatch&) = delete;
-  EndWatch& operator=(const EndWatch&) = delete;
 
   // So many seconds after the ranks were started.
   launch::ReasonToEnd reason(double seconds) const;
 
  private:
-  struct Seen {  // shared with a thread that a file system may hold for ever
-    std::atomic<bool> exists{false}, ends{false};
-  };
   EndRules rules_;
-  std::shared_ptr<Seen> seen_ = std::make_shared<Seen>();
+  std::shared_ptr<std::atomic<bool>> exists_ = std::make_shared<std::atomic<bool>>(false);
+  std::optional<FileThread> looks_;
 };
 
 }  // namespace espalier

@@ -8,6 +8,7 @@
 #include "apps/become_engine.h"
 #include "apps/commands.h"
 #include "apps/eval/options.h"
+#include "apps/launch/file_thread.h"
 #include "apps/launch/launched_run.h"
 #include "apps/launch/page.h"
 #include "apps/launch/run_alerts.h"
@@ -199,18 +200,18 @@ int launch_main(const Words& arguments) {
   std::optional<EndWatch> end;
   if (program.command.front().ends_with("espalier-engine")) {
     end.emplace(end_rules_of(canonical_words(options->program)));
-    program.reason_to_end = [&end](double seconds) {
-      report::write_late_events();  // what waits for room is tried as often as this is asked
-      return end->reason(seconds);
-    };
+    program.reason_to_end = [&end](double seconds) { return end->reason(seconds); };
   }
-  if (!options->runs_other_program)
+  std::optional<FileThread> late_events;
+  if (!options->runs_other_program) {
+    late_events.emplace([] { report::write_late_events(report::Recorder::kOther); });
     program.on_incident = [&](const launch::Incident& incident) {
       if (!incident.run_folder.empty())
         report::record_event(incident.run_folder, event_of(incident.kind), -1, incident.what);
       if (!incident.run_folder.empty() && !incident.failures.empty()) record_crash(incident);
       if (alerts) alerts->tell(incident);
     };
+  }
   return launch::run_launcher(*options, program);
 }
 

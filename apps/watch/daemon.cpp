@@ -150,7 +150,7 @@ void WatchDaemon::run() {
 }
 
 void WatchDaemon::look(double now) {
-  report::write_late_events();
+  report::write_late_events(report::Recorder::kOther);
   std::string scheduler_trouble;
   WatchFindings found = look_once(options_, judge_, now, scheduler_trouble);
   if (scheduler_trouble.empty()) scheduler_well_ = now;

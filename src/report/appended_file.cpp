@@ -73,7 +73,7 @@ void AppendedFile::write(const std::string& record) {
   }
 }
 
-void AppendedFile::append(std::string record) {
+void AppendedFile::append(std::string record, std::string if_late) {
   waiting_bytes_ += record.size();
   waiting_.push_back(std::move(record));
   while (waiting_bytes_ > kMostWaitingBytes) {
@@ -82,6 +82,15 @@ void AppendedFile::append(std::string record) {
     ++num_lost_;
   }
   write_waiting(waiting_.size() - 1);
+  if (waiting_.empty() || if_late.empty()) return;
+  waiting_bytes_ += if_late.size() - waiting_.back().size();
+  waiting_.back() = std::move(if_late);
+}
+
+void AppendedFile::give_up() {
+  waiting_.clear();
+  waiting_bytes_ = 0;
+  num_lost_ = 0;
 }
 
 void AppendedFile::try_again() {

@@ -25,8 +25,10 @@ class AppendedFile {
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
 
-  void append(std::string record);
+  // `if_late` takes the record's place where it has to wait; empty: the record itself waits.
+  void append(std::string record, std::string if_late = "");
   void try_again();  // to write what waits
+  void give_up();    // what waits, without a word
 
   const std::filesystem::path& path() const { return path_; }
   size_t num_waiting() const { return waiting_.size(); }

@@ -2,7 +2,9 @@
 #include "report/events.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -53,16 +55,18 @@ TEST_F(Events, WhatCannotBeWrittenWaitsAndComesBeforeWhatFollows) {
   ASSERT_NE(trouble, std::string::npos) << said;
   EXPECT_EQ(said.find("Is a directory", trouble + 20), std::string::npos) << "once\n" << said;
   EXPECT_NE(said.find("this event waits to be recorded: save failed at step 4: no room"), std::string::npos) << said;
-  EXPECT_TRUE(has_late_events(run_));
-  EXPECT_FALSE(has_late_events(run_ / "other"));
+  EXPECT_TRUE(has_late_event(run_, {"epoch", "alert"}));
+  EXPECT_FALSE(has_late_event(run_, {"epoch", "spike"}));
+  EXPECT_FALSE(has_late_event(run_ / "other", {"alert"}));
   const double before = now();
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   unblock();
   testing::internal::CaptureStderr();
   record_event(run_, "stop", 6, "");
   EXPECT_NE(testing::internal::GetCapturedStderr().find("2 late records are in it"), std::string::npos);
-  EXPECT_FALSE(has_late_events(run_));
+  EXPECT_FALSE(has_late_event(run_, {"save failed", "alert", "stop"}));
   EXPECT_EQ(names(), (Names{"save failed", "alert", "stop"}));
+  for (const auto& event : recorded()) EXPECT_EQ(event.value("late", false), event.at("event") != "stop") << event;
   EXPECT_LE(recorded()[1].at("time").get<double>(), before) << "when it happened";
   EXPECT_GT(recorded()[2].at("time").get<double>(), before);
   EXPECT_EQ(recorded()[1].at("detail"), "\"quoted\"");
@@ -72,14 +76,54 @@ TEST_F(Events, WhatWaitsIsWrittenWithoutAnotherEventAndOnce) {
   block();
   testing::internal::CaptureStderr();
   record_event(run_, "epoch", 7, "");
-  write_late_events();
-  EXPECT_TRUE(has_late_events(run_));
+  write_late_events(Recorder::kOther);
+  EXPECT_TRUE(has_late_event(run_, {"epoch"}));
   unblock();
-  write_late_events();
+  write_late_events(Recorder::kOther);
   testing::internal::GetCapturedStderr();
   EXPECT_EQ(names(), Names{"epoch"});
-  write_late_events();
+  write_late_events(Recorder::kOther);
   EXPECT_EQ(names(), Names{"epoch"});
+}
+
+TEST_F(Events, AFolderThatWasRemovedIsMadeAgainByItsRunAlone) {
+  const auto end = [&](auto next) {
+    block();
+    record_event(run_, "failure", 7, "");
+    fs::remove_all(run_);
+    next();
+    std::exit(fs::exists(run_) ? 4 : 3);
+  };
+  EXPECT_EXIT(end([] { write_late_events(Recorder::kOther); }), testing::ExitedWithCode(3),
+              "' was removed: 1 event that waited to be recorded is lost .failure.");
+  EXPECT_FALSE(fs::exists(run_)) << "nor is it at the end";
+  fs::create_directory(run_);
+  EXPECT_EXIT(end([] {}), testing::ExitedWithCode(3), "' was removed: 1 event");
+  EXPECT_FALSE(fs::exists(run_)) << "nor is it at the end";
+  fs::create_directory(run_);
+  EXPECT_EXIT(end([] { write_late_events(Recorder::kRun); }), testing::ExitedWithCode(4), "1 late record is in it");
+  EXPECT_EQ(names(), Names{"failure"});
+}
+
+// A pipe that nobody reads holds whoever opens it, as a file system does that does not answer.
+TEST_F(Events, NobodyWaitsForAThreadThatAFileSystemHolds) {
+  const fs::path pipe = run_ / "events.jsonl";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::atomic<bool> is_through = false;
+  std::thread held([&] {
+    record_event(run_, "alerted", 7, "");
+    is_through = true;
+  });
+  for (int looks = 0; looks < 50; ++looks) {
+    write_late_events(Recorder::kOther);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_FALSE(is_through);
+  std::ifstream reader(pipe);
+  held.join();
+  std::string line;
+  std::getline(reader, line);
+  EXPECT_NE(line.find("\"alerted\""), std::string::npos) << line;
 }
 
 TEST_F(Events, TheEndOfTheProcessTriesOnceMore) {

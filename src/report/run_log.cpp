@@ -53,7 +53,7 @@ void RunLog::step(const StepReport& report) {
   }
   line_.add(report);
   if (metrics_) metrics_->step(report);
-  write_late_events();
+  write_late_events(Recorder::kRun);
   if (tensorboard_) tensorboard_->step(report);
   smoothed_seconds_ = smoothed_seconds_ == 0 ? report.step_seconds
                                              : kSmoothing * smoothed_seconds_ + (1 - kSmoothing) * report.step_seconds;

@@ -37,6 +37,13 @@ std::map<std::string, std::string> read_options(const fs::path& file) {
   return options;
 }
 
+// By time, where it was written late; the lines of others stay as they are, as clocks are set back.
+void add_event(const RunEvent& event, std::vector<RunEvent>& events) {
+  auto place = events.end();
+  while (event.is_late && place != events.begin() && std::prev(place)->time > event.time) --place;
+  events.insert(place, event);
+}
+
 std::vector<RunEvent> read_events(const fs::path& file) {
   std::vector<RunEvent> events;
   std::ifstream stream(file);
@@ -46,9 +53,10 @@ std::vector<RunEvent> read_events(const fs::path& file) {
       if (key == "time") event.time = number_of(value);
       if (key == "event") event.event = text_of(value);
       if (key == "detail") event.detail = text_of(value);
+      if (key == "late") event.is_late = value == "true";
       if (key == "step" && std::isfinite(number_of(value))) event.step = static_cast<int64_t>(number_of(value));
     });
-    if (whole && !event.event.empty()) events.push_back(event);
+    if (whole && !event.event.empty()) add_event(event, events);
   }
   return events;
 }

@@ -15,6 +15,7 @@ struct RunEvent {
   double time = 0;  // seconds since 1970
   std::string event, detail;
   int64_t step = 0;
+  bool is_late = false;  // written later than it was recorded
 };
 
 enum class RunStatus {

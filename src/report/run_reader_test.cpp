@@ -73,6 +73,24 @@ TEST_F(RunFolder, StatusFollowsFromTheLastEventAndTheLock) {
   EXPECT_EQ(read_run(run_).status, RunStatus::kDied);
 }
 
+// As a launcher whose disk was full records a failure once the run that it has started again is through.
+TEST_F(RunFolder, WhatWasWrittenLateIsReadInItsTime) {
+  write("events.jsonl",
+        "{\"time\": 9, \"event\": \"start\", \"step\": 0, \"detail\": \"\"}\n"
+        "{\"time\": 3, \"event\": \"start\", \"step\": 4, \"detail\": \"by a clock that was set back\"}\n"
+        "{\"time\": 8, \"event\": \"end\", \"step\": 70, \"detail\": \"all steps done\"}\n"
+        "{\"time\": 2, \"event\": \"failure\", \"step\": -1, \"detail\": \"a restart follows\", \"late\": true}\n"
+        "{\"time\": 2, \"event\": \"alerted\", \"step\": -1, \"detail\": \"\", \"late\": true}\n");
+  write(".lock", "process 1\n");
+  const report::Run run = read_run(run_);
+  EXPECT_EQ(run.status, RunStatus::kFinished);
+  std::vector<double> times;
+  std::string names;
+  for (const RunEvent& event : run.events) times.push_back(event.time), names += event.event + " ";
+  EXPECT_EQ(names, "failure alerted start start end ");
+  EXPECT_EQ(times, (std::vector<double>{2, 2, 9, 3, 8}));
+}
+
 TEST_F(RunFolder, OptionsEventsAndCheckpointsAreRead) {
   write("config.toml", "[training]\ntrain_samples = 700\nlr = 1e-3\n\n[data]\ndata_path = [\"a = b\"]\n");
   write("events.jsonl", kStart);

@@ -102,8 +102,9 @@ void Retention::poll() {
       note_failure(concat("espalier checkpoint prune ended with code ", *code, "; see ", file(".log").string()));
     }
   }
-  // Which checkpoints are at spikes and at ends of epochs, events.jsonl says.
-  if (program_.is_running() || report::has_late_events(job_.config().checkpoint.save)) return;
+  // Which checkpoints are at spikes and at ends of epochs, events.jsonl says. Other events may wait for the very room
+  // that is made here.
+  if (program_.is_running() || report::has_late_event(job_.config().checkpoint.save, {"epoch", "spike"})) return;
   const auto newest = job_.newest_saved();
   std::vector<int64_t> kept_back = in_use_();
   if (!newest || (newest == done_for_ && kept_back == kept_back_)) return;

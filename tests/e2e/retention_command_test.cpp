@@ -105,6 +105,29 @@ TEST_F(RetentionCommand, AFailureIsSaidAndTrainingGoesOn) {
   EXPECT_NE(outcome.errors.find("older checkpoints were not removed: "), std::string::npos) << outcome.errors;
 }
 
+// As on a disk that the newest checkpoint has filled: an event that waits for room must not keep the room from being
+// made. Here a folder is in the way of the events until only the newest checkpoint is left.
+TEST_F(RetentionCommand, AnEventThatWaitsForRoomDoesNotKeepCheckpoints) {
+  const std::string words = "--save run --load run --save-interval 2 ";
+  const Outcome outcome =
+      bash(concat(kHead, train(words + "--exit-interval 6"), "; rm run/events.jsonl; mkdir run/events.jsonl; ",
+                  R"(make_room() {
+                  for i in $(seq 1000); do
+                    [ -e run/step_00000004 ] || break
+                    sleep 0.05
+                  done
+                  rmdir run/events.jsonl
+                }
+                make_room & )",
+                  train(words + "--save-keep-last 1 --train-iters 13"), "; wait; ls run | grep step; ",
+                  R"(grep -v '"late":true' run/events.jsonl | grep -c '"event":"start"' || true
+                grep '"late":true' run/events.jsonl | grep -o '"event":"start"')"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output, "step_00000013\n0\n\"event\":\"start\"\n") << outcome.errors;
+  EXPECT_NE(outcome.errors.find("this event waits to be recorded: start at step 6"), std::string::npos)
+      << outcome.errors;
+}
+
 TEST_F(RetentionCommand, WhatCannotBeIsRefusedBeforeTheRun) {
   const Outcome outcome = bash(
       concat(train("--save-keep-last 3; "), "echo $?; ", train("--save run --save-keep-every 3; "), "echo $?; ls"));
