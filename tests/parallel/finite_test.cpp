@@ -58,6 +58,7 @@ class Planter : public train::Observer {
   void before_step(int64_t step) override {
     now_ = step >= plant_.first && step <= plant_.last;
     if (!now_) return;
+    job_.before_change();  // a save of the step before may still read them
     if (plant_.where == Where::kActivation) {  // by a weight that is right again after the step
       each_weight([&](const at::Tensor& value) { before_.push_back(value.clone()), put(value, plant_.value); });
     }
@@ -67,6 +68,7 @@ class Planter : public train::Observer {
   }
   void after_step(const report::StepReport&) override {
     if (!now_) return;
+    job_.before_change();
     size_t number = 0;
     if (plant_.where == Where::kActivation) {
       each_weight([&](const at::Tensor& value) { value.copy_(before_[number++]); });
