@@ -111,8 +111,11 @@ std::optional<Hang> find_hang(const std::vector<RankSight>& ranks, const HangRul
     if (rank.pid < 0) continue;
     ++num_running;
     const bool is_stopped = rank.state == 'T', waits = rank.sight.waiting == Waiting::kPeers && !is_stopped;
-    const bool is_late_now = is_late_at_end(rank, rules, seconds_since_told) && !waits;
-    const bool is_late = is_late_now || rank.seconds_still >= bound_of(rank, rules);
+    // One that waited for long and is stopped now is not at fault for the wait, and somebody may be suspending the run:
+    // the others are seen stopped a look later.
+    const bool is_stopped_just_now = is_stopped && rank.seconds_stopped < rules.shortest;
+    const bool is_late_now = is_late_at_end(rank, rules, seconds_since_told) && !waits && !is_stopped_just_now;
+    const bool is_late = is_late_now || (rank.seconds_still >= bound_of(rank, rules) && !is_stopped_just_now);
     num_stopped += is_stopped;
     num_late_at_end += is_late_now;
     if (waits) {
@@ -149,10 +152,10 @@ HangWatch::HangWatch(HangSenses senses, int64_t first_rank, const HangRules& rul
 std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids, std::optional<double> seconds_since_told) {
   const double now = senses_.now();
   if (rules_.shortest <= 0 || now - last_look_ < kBetweenLooks) return std::nullopt;
-  if (last_look_ < 0 || now - last_look_ > kOwnPause) memories_.clear();
+  memories_.resize(pids.size());
+  if (last_look_ < 0 || now - last_look_ > kOwnPause)  // what is known of them stays: only their time starts anew
+    for (Memory& memory : memories_) memory.progress_at = memory.cpu_at = now, memory.stopped_at.reset();
   last_look_ = now;
-  if (memories_.empty())
-    memories_.assign(pids.size(), {.progress = 0, .progress_at = now, .cpu_at = now, .cpu_ticks = 0});
   std::vector<RankSight> ranks(pids.size());
   for (size_t at = 0; at < pids.size(); ++at) {
     RankSight& rank = ranks[at];
@@ -162,17 +165,25 @@ std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids, std::optiona
     rank.sight = senses_.sight(static_cast<int64_t>(at));
     Memory& memory = memories_[at];
     if (rank.sight.progress != memory.progress) {
-      memory = {.progress = rank.sight.progress, .progress_at = now, .cpu_at = now, .cpu_ticks = memory.cpu_ticks};
+      memory = {.progress = rank.sight.progress,
+                .progress_at = now,
+                .cpu_at = now,
+                .cpu_ticks = memory.cpu_ticks,
+                .stopped_at = {}};
       continue;
     }
     const internal::ProcessState state = senses_.state(rank.pid);
     if (state.cpu_ticks != memory.cpu_ticks) memory.cpu_ticks = state.cpu_ticks, memory.cpu_at = now;
     rank.state = state.state;
+    if (rank.state != 'T') memory.stopped_at.reset();
+    if (rank.state == 'T' && !memory.stopped_at) memory.stopped_at = now;
+    if (memory.stopped_at) rank.seconds_stopped = now - *memory.stopped_at;
     rank.seconds_still = now - memory.progress_at;
     rank.seconds_without_cpu = now - memory.cpu_at;
   }
   std::optional<Hang> hang = find_hang(ranks, rules_, seconds_since_told);
-  if (!hang) said_suspended_ = false;
+  if (std::any_of(ranks.begin(), ranks.end(), [](const RankSight& rank) { return rank.pid < 0 || rank.state != 'T'; }))
+    said_suspended_ = false;
   if (hang && hang->is_suspended && std::exchange(said_suspended_, true)) return std::nullopt;
   return hang;
 }

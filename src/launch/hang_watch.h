@@ -2,8 +2,9 @@
 // says of their processes.
 //
 // Ranks that wait for others are not at fault. Of those that do not wait:
-//   stopped (SIGSTOP, a debugger): after max(5 s, 5 x the 99th percentile of their stretches without progress), also
-//     one that waited for something outside the run
+//   stopped (SIGSTOP, a debugger): after max(5 s, 5 x the 99th percentile of their stretches without progress), and 5 s
+//     after it was first seen stopped: before that it may have waited for long, and others may be stopped that have not
+//     been seen so yet; also one that waited for something outside the run
 //   asleep though not on a disk, using no processor time: the same while training or evaluating, else 15 s or so
 //   waiting for a disk or a file system, also by a thread of its own, using no processor time: max(60 s, 5 x the 99th
 //   percentile, 3 x the longest
@@ -11,7 +12,7 @@
 //   busy: the same, once a hundred stretches are known; before that, only once the run was told to end, from then on
 // If all ranks of the run are here and each waits for another, those that have come least far are at fault, after
 // max(30 s, 5 x, 3 x). Where every rank here is stopped and none has ended, somebody has suspended the run: it says so,
-// once, and nothing is ended unless the run was told to end 60 s ago.
+// once until a rank is seen to go on, and nothing is ended unless the run was told to end 60 s ago.
 #pragma once
 
 #include <sys/types.h>
@@ -35,6 +36,7 @@ struct RankSight {
   char state = 'R';                // of the process, as in /proc; 'T' stopped, 'D' any thread waits for a disk
   double seconds_still = 0;        // since it made progress; also before it opened its slot
   double seconds_without_cpu = 0;  // all of its threads
+  double seconds_stopped = 0;      // since it was first seen so
 };
 
 struct Hang {
@@ -79,6 +81,7 @@ class HangWatch {
     uint64_t progress = 0;
     double progress_at = 0, cpu_at = 0;
     uint64_t cpu_ticks = 0;
+    std::optional<double> stopped_at;
   };
   HangSenses senses_;
   int64_t first_rank_;

@@ -50,6 +50,7 @@ RankSight still(int64_t rank, char state, double seconds, double without_cpu) {
   sight.state = state;
   sight.seconds_still = seconds;
   sight.seconds_without_cpu = without_cpu;
+  if (state == 'T') sight.seconds_stopped = seconds;
   return sight;
 }
 
@@ -133,6 +134,92 @@ TEST(HangWatch, WhereOthersHaveEndedAStoppedRankIsNotSuspended) {
   ASSERT_TRUE(hang);
   EXPECT_FALSE(hang->is_suspended);
   EXPECT_EQ(hang->culprits, std::vector<size_t>{0});
+}
+
+// It has waited for long, for another that is slow, when somebody stops it, perhaps to read its stack.
+TEST(HangWatch, TheTimeOfAStopBeginsWithTheStop) {
+  RankSight stopped = still(1, 'T', 600, 600);
+  stopped.sight.waiting = Waiting::kPeers;
+  stopped.seconds_stopped = 4.9;
+  EXPECT_FALSE(find_hang({still(0, 'R', 30, 0), stopped}, {}));
+  EXPECT_FALSE(find_hang({still(0, 'R', 30, 0), stopped}, {}, 100)) << "it was told to end";
+  stopped.seconds_stopped = 5;
+  const auto hang = find_hang({still(0, 'R', 30, 0), stopped}, {});
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->culprits, std::vector<size_t>{1});
+}
+
+// Two ranks on a clock of their own, looked at each quarter of a second.
+class TwoRanks {
+ public:
+  std::vector<Sight> sights = {training(0).sight, waiting(1, 0).sight};
+  std::string states = "RS";
+
+  // What is found within so many seconds.
+  std::vector<Hang> look_for(double seconds) {
+    std::vector<Hang> found;
+    for (const double end = now_ + seconds; now_ < end; now_ += 0.25)
+      if (const auto hang = watch_.look({100, 101})) found.push_back(*hang);
+    return found;
+  }
+  void pause(double seconds) { now_ += seconds; }
+
+ private:
+  double now_ = 1000;
+  HangWatch watch_{{.now = [this] { return now_; },
+                    .sight = [this](int64_t rank) { return sights[static_cast<size_t>(rank)]; },
+                    .state = [this](pid_t pid) -> internal::ProcessState {
+                      return {.state = states[static_cast<size_t>(pid - 100)], .cpu_ticks = 1};
+                    }},
+                   0,
+                   {}};
+};
+
+// The run is suspended while one rank has waited for long, and the other has only just made progress: it is not seen
+// stopped at once.
+TEST(HangWatch, ARunThatIsSuspendedWhileARankWaitsIsLeftAlone) {
+  TwoRanks ranks;
+  for (int look = 0; look < 40; ++look) {
+    ++ranks.sights[0].progress;
+    EXPECT_EQ(ranks.look_for(0.25).size(), 0);
+  }
+  ++ranks.sights[0].progress;
+  ranks.states = "TT";
+  const std::vector<Hang> found = ranks.look_for(60);
+  ASSERT_EQ(found.size(), 1);
+  EXPECT_TRUE(found[0].is_suspended) << found[0].text;
+}
+
+// Somebody stops the ranks one after another.
+TEST(HangWatch, ARunThatIsBeingSuspendedIsLeftAlone) {
+  TwoRanks ranks;
+  for (int look = 0; look < 40; ++look) {
+    ++ranks.sights[0].progress;
+    EXPECT_EQ(ranks.look_for(0.25).size(), 0);
+  }
+  ranks.states = "RT";
+  EXPECT_EQ(ranks.look_for(1).size(), 0);
+  ranks.states = "TT";
+  const std::vector<Hang> found = ranks.look_for(60);
+  ASSERT_EQ(found.size(), 1);
+  EXPECT_TRUE(found[0].is_suspended) << found[0].text;
+}
+
+TEST(HangWatch, ARunThatStaysSuspendedIsReportedOnce) {
+  TwoRanks ranks;
+  ranks.look_for(1);
+  ranks.states = "TT";
+  EXPECT_EQ(ranks.look_for(10).size(), 1);
+  ranks.pause(30);  // the launcher waits for its store
+  EXPECT_EQ(ranks.look_for(60).size(), 0);
+  ranks.states = "RS";
+  ++ranks.sights[0].progress;
+  EXPECT_EQ(ranks.look_for(1).size(), 0);
+  ranks.states = "TT";
+  EXPECT_EQ(ranks.look_for(10).size(), 1) << "it was let go on, and is suspended again";
+  ranks.pause(30);
+  ++ranks.sights[0].progress;  // meanwhile it went on
+  EXPECT_EQ(ranks.look_for(10).size(), 1);
 }
 
 TEST(HangWatch, AStoppedRankIsNamedWhereverItWaits) {

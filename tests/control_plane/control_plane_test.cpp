@@ -301,6 +301,17 @@ TEST_F(ControlPlane, WhoIsToldToEndBetweenTwoStartsIsNotWaitedFor) {
   EXPECT_GT(num_between, 5);
 }
 
+// A rank has waited for longer than --hang-timeout when all ranks of its machine are stopped for a while; another has
+// made progress just before.
+TEST_F(ControlPlane, WhoWaitedForLongBeforeAllWereStoppedIsNotEnded) {
+  EXPECT_EQ(simulate(scenario_of(2056683)).violation, "");
+}
+
+// Its network is slow, and the launcher looks at nothing for some seconds.
+TEST_F(ControlPlane, ThatAllRanksAreStoppedIsSaidOnceAlsoWhenTheLauncherPauses) {
+  EXPECT_EQ(simulate(scenario_of(2156170)).violation, "");
+}
+
 // The launcher has told that the run goes on without a machine; then all of it ends, which is told as well.
 TEST_F(ControlPlane, ARunThatGoesOnWithoutAMachineAndEndsIsNotForgotten) {
   for (const uint64_t seed : {24211, 20842}) EXPECT_EQ(simulate(without_hangs(seed)).violation, "") << seed;

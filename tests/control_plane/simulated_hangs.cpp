@@ -179,11 +179,16 @@ void SimulatedRanks::freeze(int64_t local_rank, const Hang& hang, Place place, N
   const int64_t number = first_rank_ + local_rank;
   owner_.say(concat("rank ", number, " hangs on ", host_, ": ", to_string(hang.kind), " in ", to_string(place.phase),
                     ", step ", place.step, hang.lasts() ? "" : concat(", for ", hang.seconds, " s")));
-  if (frozen.last_progress == place.progress) still_since = frozen.last_still_since;
+  const bool is_where_it_was = frozen.last_progress == place.progress;
+  if (is_where_it_was) still_since = frozen.last_still_since;
+  const Nanoseconds stopped_since = is_where_it_was ? frozen.last_stopped_since.value_or(now()) : now();
   if (hang.kind == HangKind::kExchange) place.waiting = Waiting::kPeers, place.waits_for = "exchange";
   const bool is_at_end = place.phase == RunPhase::kExit, keeps_others = is_at_end && !hang.lets_others_end;
   frozen.last_progress = place.progress, frozen.last_still_since = still_since;
-  frozen.frozen = Frozen{hang, place, now(), still_since, limits_of(local_rank, hang, place), keeps_others, ""};
+  frozen.last_stopped_since.reset();
+  if (hang.kind == HangKind::kStopped) frozen.last_stopped_since = stopped_since;
+  frozen.frozen =
+      Frozen{hang, place, now(), still_since, stopped_since, limits_of(local_rank, hang, place), keeps_others, ""};
   changed_ = now();
   if (keeps_others) ++group_.num_kept_from_end;
   if (!is_at_end) training_.freeze(group_, number, place.meeting);
@@ -308,6 +313,11 @@ void SimulatedRanks::end_hung(const std::optional<launch::ToldToEnd>& told) {
   }
 }
 
+// However long it has waited for others: that it is stopped it can be blamed for only once it has been so for long.
+bool SimulatedRanks::is_early(const Frozen& frozen) const {
+  return frozen.hang.kind == HangKind::kStopped && seconds_of(now() - frozen.stopped_since) + 0.01 < hang_timeout();
+}
+
 void SimulatedRanks::check_named(const launch::Hang& hang, std::optional<double> seconds_since_told) {
   owner_.say(concat(host_, ": ", hang.text));
   if (hang.culprits.empty()) owner_.violate(host_ + ": a hang of nobody");
@@ -330,6 +340,7 @@ void SimulatedRanks::check_named(const launch::Hang& hang, std::optional<double>
     const HangLimits& limits = frozen->limits;
     if (still < limits.least && !is_late_at_end(*frozen))
       owner_.violate(concat("rank ", number, " is named after ", still, " s, not after ", limits.least));
+    if (is_early(*frozen)) owner_.violate(concat("rank ", number, " is named as soon as it is stopped: ", hang.text));
     const std::string who = concat("rank ", number, " (process ", pid_of(static_cast<int64_t>(culprit)), " on "),
                       where = place.is_open ? concat(" in phase ", to_string(place.phase)) : " before it began",
                       when = place.step > 0 ? concat("step ", place.step) : "";
@@ -345,7 +356,8 @@ void SimulatedRanks::check_suspended(const launch::Hang& hang) {
   owner_.say(concat(host_, ": all ranks are stopped: ", hang.text));
   if (!are_all_stopped()) owner_.violate(concat(host_, ": not all ranks are stopped: ", hang.text));
   for (const Rank& rank : ranks_)
-    if (rank.frozen && seconds_of(now() - rank.frozen->still_since) + 0.01 < rank.frozen->limits.least)
+    if (rank.frozen &&
+        (is_early(*rank.frozen) || seconds_of(now() - rank.frozen->still_since) + 0.01 < rank.frozen->limits.least))
       owner_.violate(concat(host_, ": ranks are stopped, which is said too early: ", hang.text));
   if (std::exchange(said_suspended_, true)) owner_.violate(host_ + ": it is said twice that all ranks are stopped");
   in_time(nanoseconds(training_.hang_random().between(1, 20)), [this] { thaw_all(); });
@@ -365,10 +377,13 @@ void SimulatedRanks::check_none_is_missed(std::optional<double> seconds_since_to
     const Nanoseconds wait_since = frozen->hang.kind == HangKind::kExchange ? changed_ : 0;
     const double since = seconds_of(std::max({frozen->still_since, watched_since_, wait_since})),
                  now_seconds = seconds_of(now());
-    double due = std::max(since + frozen->limits.most,
-                          seconds_of(frozen->since) + std::min(5.0, hang_timeout()));  // without processor time
+    // It has to be stopped, or without processor time, for so long, however long it waited before.
+    const bool is_stopped = frozen->hang.kind == HangKind::kStopped;
+    const double frozen_due = seconds_of(frozen->since) + (is_stopped ? hang_timeout() : std::min(5.0, hang_timeout()));
+    double due = std::max(since + frozen->limits.most, frozen_due);
     if (seconds_since_told && (!are_suspended || said_suspended_)) {
-      const double told_due = std::max(since, now_seconds - *seconds_since_told) + frozen->limits.told_most;
+      double told_due = std::max(since, now_seconds - *seconds_since_told) + frozen->limits.told_most;
+      if (is_stopped) told_due = std::max(told_due, frozen_due);
       due = are_suspended ? told_due : std::min(due, told_due);
     }
     due = std::max(due, seconds_of(changed_)) + slack();

@@ -3,7 +3,7 @@
 //
 // A rank may be frozen where it is. What must hold of that:
 //   it is named, as where it is, in the time that docs/launch.md promises, if its launcher watches it until then
-//   nobody else ever is, nor is it before that time
+//   nobody else ever is, nor is it before that time, nor one that is stopped before it was so for --hang-timeout
 //   where all ranks here are stopped, this is said instead
 #pragma once
 
@@ -67,6 +67,7 @@ class SimulatedRanks : public launch::Ranks {
     Hang hang;
     Place place;
     Nanoseconds since = 0, still_since = 0;  // and its last sign of progress
+    Nanoseconds stopped_since = 0;           // as far as anybody can tell who looks at it again and again
     HangLimits limits;
     bool keeps_others = false;  // from their end
     std::string named_as;       // by the launcher; empty: not
@@ -78,6 +79,7 @@ class SimulatedRanks : public launch::Ranks {
     std::vector<std::pair<Nanoseconds, Nanoseconds>> held_up;  // by where that piece of work begins: how long
     std::optional<uint64_t> last_progress;                     // when it was frozen last
     Nanoseconds last_still_since = 0;
+    std::optional<Nanoseconds> last_stopped_since;
     // What it is known for, as far as `known_work`.
     Nanoseconds known_work = 0;
     std::unique_ptr<Stretches[]> stretches;
@@ -114,6 +116,7 @@ class SimulatedRanks : public launch::Ranks {
   std::vector<double> stretches_of(int64_t local_rank, const Place& place) const;
   HangLimits limits_of(int64_t local_rank, const Hang& hang, const Place& place) const;
   bool are_all_stopped() const;
+  bool is_early(const Frozen& frozen) const;
   void check_named(const launch::Hang& hang, std::optional<double> seconds_since_told);
   void check_suspended(const launch::Hang& hang);
   void check_none_is_missed(std::optional<double> seconds_since_told);
