@@ -175,7 +175,10 @@ std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids, std::optiona
     const internal::ProcessState state = senses_.state(rank.pid);
     if (state.cpu_ticks != memory.cpu_ticks) memory.cpu_ticks = state.cpu_ticks, memory.cpu_at = now;
     rank.state = state.state;
-    if (rank.state != 'T') memory.stopped_at.reset();
+    if (rank.state != 'T' && memory.stopped_at) {  // it goes on
+      memory.progress_at = memory.cpu_at = now;
+      memory.stopped_at.reset();
+    }
     if (rank.state == 'T' && !memory.stopped_at) memory.stopped_at = now;
     if (memory.stopped_at) rank.seconds_stopped = now - *memory.stopped_at;
     rank.seconds_still = now - memory.progress_at;

@@ -34,7 +34,7 @@ struct RankSight {
   pid_t pid = -1;  // -1: it has ended
   Sight sight;
   char state = 'R';                // of the process, as in /proc; 'T' stopped, 'D' any thread waits for a disk
-  double seconds_still = 0;        // since it made progress; also before it opened its slot
+  double seconds_still = 0;        // since it made progress, or went on after a stop; also before it opened its slot
   double seconds_without_cpu = 0;  // all of its threads
   double seconds_stopped = 0;      // since it was first seen so
 };

@@ -213,13 +213,26 @@ TEST(HangWatch, ARunThatStaysSuspendedIsReportedOnce) {
   ranks.pause(30);  // the launcher waits for its store
   EXPECT_EQ(ranks.look_for(60).size(), 0);
   ranks.states = "RS";
-  ++ranks.sights[0].progress;
   EXPECT_EQ(ranks.look_for(1).size(), 0);
   ranks.states = "TT";
   EXPECT_EQ(ranks.look_for(10).size(), 1) << "it was let go on, and is suspended again";
   ranks.pause(30);
   ++ranks.sights[0].progress;  // meanwhile it went on
   EXPECT_EQ(ranks.look_for(10).size(), 1);
+}
+
+// All of them were in an all-reduce, or asleep for a moment, when the run was suspended.
+TEST(HangWatch, ARunThatGoesOnAfterItWasSuspendedIsNotTakenForOneThatHangs) {
+  for (const Waiting waits : {Waiting::kPeers, Waiting::kNothing}) {
+    TwoRanks ranks;
+    ranks.sights[0].waiting = waits;
+    ranks.look_for(1);
+    ranks.states = "TT";
+    EXPECT_EQ(ranks.look_for(600).size(), 1);
+    ranks.states = "SS";
+    EXPECT_EQ(ranks.look_for(4).size(), 0);
+    EXPECT_EQ(ranks.look_for(60).size() > 0, true) << "it hangs nevertheless";
+  }
 }
 
 TEST(HangWatch, AStoppedRankIsNamedWhereverItWaits) {

@@ -181,14 +181,18 @@ void SimulatedRanks::freeze(int64_t local_rank, const Hang& hang, Place place, N
                     ", step ", place.step, hang.lasts() ? "" : concat(", for ", hang.seconds, " s")));
   const bool is_where_it_was = frozen.last_progress == place.progress;
   if (is_where_it_was) still_since = frozen.last_still_since;
+  // It went on for too short a time, perhaps, to be seen: then its time does not start anew.
+  Nanoseconds due_since = still_since;
+  if (is_where_it_was) due_since = frozen.last_stopped_since ? now() : frozen.last_due_since;
   const Nanoseconds stopped_since = is_where_it_was ? frozen.last_stopped_since.value_or(now()) : now();
   if (hang.kind == HangKind::kExchange) place.waiting = Waiting::kPeers, place.waits_for = "exchange";
   const bool is_at_end = place.phase == RunPhase::kExit, keeps_others = is_at_end && !hang.lets_others_end;
-  frozen.last_progress = place.progress, frozen.last_still_since = still_since;
+  frozen.last_progress = place.progress;
+  frozen.last_still_since = still_since, frozen.last_due_since = due_since;
   frozen.last_stopped_since.reset();
   if (hang.kind == HangKind::kStopped) frozen.last_stopped_since = stopped_since;
-  frozen.frozen =
-      Frozen{hang, place, now(), still_since, stopped_since, limits_of(local_rank, hang, place), keeps_others, ""};
+  frozen.frozen = Frozen{
+      hang, place, now(), still_since, due_since, stopped_since, limits_of(local_rank, hang, place), keeps_others, ""};
   changed_ = now();
   if (keeps_others) ++group_.num_kept_from_end;
   if (!is_at_end) training_.freeze(group_, number, place.meeting);
@@ -282,10 +286,11 @@ bool SimulatedRanks::are_all_stopped() const {
   });
 }
 
-double SimulatedRanks::slack() const {
-  const Scenario& scenario = training_.scenario();
-  return 2 * std::max(0.25, scenario.options.monitor_interval_seconds) + 0.6 + 4 * scenario.network.latest;
+double SimulatedRanks::look_seconds() const {
+  return std::max(0.25, training_.scenario().options.monitor_interval_seconds);
 }
+
+double SimulatedRanks::slack() const { return 2 * look_seconds() + 0.6 + 4 * training_.scenario().network.latest; }
 
 void SimulatedRanks::end_hung(const std::optional<launch::ToldToEnd>& told) {
   if (last_look_ < 0 || now() - last_look_ > 2 * kSecond) {
@@ -375,11 +380,13 @@ void SimulatedRanks::check_none_is_missed(std::optional<double> seconds_since_to
     if (is_one_of_several) continue;
     // In an exchange it is for all of them that time has to pass, also for who was frozen until now.
     const Nanoseconds wait_since = frozen->hang.kind == HangKind::kExchange ? changed_ : 0;
-    const double since = seconds_of(std::max({frozen->still_since, watched_since_, wait_since})),
+    const double since = seconds_of(std::max({frozen->due_since, watched_since_, wait_since})),
                  now_seconds = seconds_of(now());
-    // It has to be stopped, or without processor time, for so long, however long it waited before.
+    // It has to be stopped, or without processor time, for so long, however long it waited before. Who made progress
+    // just before it was stopped is first seen stopped a look later.
     const bool is_stopped = frozen->hang.kind == HangKind::kStopped;
-    const double frozen_due = seconds_of(frozen->since) + (is_stopped ? hang_timeout() : std::min(5.0, hang_timeout()));
+    const double frozen_due =
+        seconds_of(frozen->since) + (is_stopped ? hang_timeout() + look_seconds() : std::min(5.0, hang_timeout()));
     double due = std::max(since + frozen->limits.most, frozen_due);
     if (seconds_since_told && (!are_suspended || said_suspended_)) {
       double told_due = std::max(since, now_seconds - *seconds_since_told) + frozen->limits.told_most;

@@ -67,6 +67,7 @@ class SimulatedRanks : public launch::Ranks {
     Hang hang;
     Place place;
     Nanoseconds since = 0, still_since = 0;  // and its last sign of progress
+    Nanoseconds due_since = 0;               // its time starts anew after a stop
     Nanoseconds stopped_since = 0;           // as far as anybody can tell who looks at it again and again
     HangLimits limits;
     bool keeps_others = false;  // from their end
@@ -78,7 +79,7 @@ class SimulatedRanks : public launch::Ranks {
     uint64_t num_hangs = 0;
     std::vector<std::pair<Nanoseconds, Nanoseconds>> held_up;  // by where that piece of work begins: how long
     std::optional<uint64_t> last_progress;                     // when it was frozen last
-    Nanoseconds last_still_since = 0;
+    Nanoseconds last_still_since = 0, last_due_since = 0;
     std::optional<Nanoseconds> last_stopped_since;
     // What it is known for, as far as `known_work`.
     Nanoseconds known_work = 0;
@@ -120,6 +121,7 @@ class SimulatedRanks : public launch::Ranks {
   void check_named(const launch::Hang& hang, std::optional<double> seconds_since_told);
   void check_suspended(const launch::Hang& hang);
   void check_none_is_missed(std::optional<double> seconds_since_told);
+  double look_seconds() const;  // between two
   double slack() const;
 
   SimulatedTraining& training_;
