@@ -58,7 +58,7 @@ class Planter : public train::Observer {
   void before_step(int64_t step) override {
     now_ = step >= plant_.first && step <= plant_.last;
     if (!now_) return;
-    job_.before_change();  // a save of the step before may still read them
+    job_.before_change();                      // a save of the step before may still read them
     if (plant_.where == Where::kActivation) {  // by a weight that is right again after the step
       each_weight([&](const at::Tensor& value) { before_.push_back(value.clone()), put(value, plant_.value); });
     }
