@@ -115,7 +115,7 @@ class Cluster {
   void check_end();
   void check_codes();
   double time_to_end_once_told() const;
-  void check_told_have_ended(size_t count);
+  void check_told_have_ended(size_t count, Nanoseconds told_at);
   bool may_time_out(const Hang& hang) const;
   bool must_complete() const;
 
@@ -382,8 +382,7 @@ void Cluster::happen(const Fault& fault) {
   if (fault.kind == FaultKind::kTermToAll) {
     for (const auto& process : processes_)
       if (process->is_alive) process->was_told_to_end = true, signal(*process, SIGTERM);
-    fibers_.at(fibers_.now() + nanoseconds(time_to_end_once_told()),
-               [this, count = processes_.size()] { check_told_have_ended(count); });
+    check_told_have_ended(processes_.size(), fibers_.now());
     return;
   }
   Process* process = process_on(fault.machine);
@@ -409,8 +408,10 @@ void Cluster::happen(const Fault& fault) {
 // the others' word.
 double Cluster::time_to_end_once_told() const {
   const launch::LaunchOptions& options = scenario_.options;
-  const double pause = scenario_.longest_pause();
-  const double to_name = std::max({60.0, options.hang_timeout_seconds, 10 * std::max(pause, scenario_.step_seconds)}),
+  // Ranks that were all stopped, which is said, go on before one of them hangs: it is then known for such a stretch.
+  const double let_go = training_.longest_pause(), pause = std::max(scenario_.longest_pause(), let_go);
+  const double to_name = let_go +
+                         std::max({60.0, options.hang_timeout_seconds, 10 * std::max(pause, scenario_.step_seconds)}),
                to_give_up = scenario_.exchange_timeout_seconds + scenario_.step_seconds + scenario_.load_seconds;
   const bool may_be_in_exchange = std::any_of(scenario_.faults.begin(), scenario_.faults.end(), [](const Fault& fault) {
     return fault.hang.kind == HangKind::kExchange;
@@ -420,7 +421,12 @@ double Cluster::time_to_end_once_told() const {
          2 * options.shutdown_timeout_seconds.value_or(30) + 30 + 60 * scenario_.network.latest;
 }
 
-void Cluster::check_told_have_ended(size_t count) {
+// Once that time is over, which a pause meanwhile makes longer.
+void Cluster::check_told_have_ended(size_t count, Nanoseconds told_at) {
+  if (const Nanoseconds end = told_at + nanoseconds(time_to_end_once_told()); fibers_.now() < end) {
+    fibers_.at(end, [this, count, told_at] { check_told_have_ended(count, told_at); });
+    return;
+  }
   for (size_t number = 0; number < count; ++number)
     if (processes_[number]->is_alive && processes_[number]->was_told_to_end)
       violate(concat("launcher ", number, " was told to end long ago"));

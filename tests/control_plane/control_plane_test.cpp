@@ -312,6 +312,15 @@ TEST_F(ControlPlane, ThatAllRanksAreStoppedIsSaidOnceAlsoWhenTheLauncherPauses) 
   EXPECT_EQ(simulate(scenario_of(2156170)).violation, "");
 }
 
+// Two ranks sleep in an exchange at once, so that nobody is left whose wait ends: each ends with its own exchange. A
+// real one that goes on has made progress by that (base/whereabouts.cpp: ~WaitsFor) and is not named either.
+TEST_F(ControlPlane, WhoseExchangeHasTimedOutIsNotNamed) { EXPECT_EQ(simulate(scenario_of(2356851)).violation, ""); }
+
+// All ranks of a machine are stopped, go on after 23 s, and one hangs in the next step: it has 5 times that stretch.
+TEST_F(ControlPlane, AStretchOfAStopCountsAlsoWhenTheRunIsToldToEnd) {
+  EXPECT_EQ(simulate(scenario_of(2379924)).violation, "");
+}
+
 // The launcher has told that the run goes on without a machine; then all of it ends, which is told as well.
 TEST_F(ControlPlane, ARunThatGoesOnWithoutAMachineAndEndsIsNotForgotten) {
   for (const uint64_t seed : {24211, 20842}) EXPECT_EQ(simulate(without_hangs(seed)).violation, "") << seed;

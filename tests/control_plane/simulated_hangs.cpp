@@ -211,6 +211,7 @@ void SimulatedRanks::thaw(int64_t local_rank, uint64_t number) {
   changed_ = now();
   said_suspended_ = false;
   thawed.held_up.emplace_back(was.place.begin, now() - was.since);
+  if (was.hang.lasts()) training_.note_pause(seconds_of(now() - was.since));
   if (was.place.phase != RunPhase::kExit) {
     training_.thaw(group_, first_rank_ + local_rank);
     if (!group_.clock.has_begun() || group_.clock.any_frozen() || group_.is_over()) return;
@@ -242,7 +243,12 @@ void SimulatedRanks::wait_in_vain(int64_t local_rank, uint64_t number) {
   const Rank& waited_for = rank(local_rank);
   if (waited_for.has_ended || !waited_for.frozen || waited_for.num_hangs != number || group_.has_failed) return;
   const bool any_waits = waited_for.frozen->place.phase != RunPhase::kExit || waited_for.frozen->keeps_others;
-  if (!any_waits || !training_.time_out(group_)) thaw(local_rank, number);
+  if (any_waits && training_.time_out(group_)) return;
+  // Its own exchange has come to the same end, and the rank with it: it does not go on.
+  if (waited_for.frozen->hang.kind == HangKind::kExchange)
+    training_.fail(group_, node_, local_rank, 0, static_cast<int>(ExitCode::kLostPeer));
+  else
+    thaw(local_rank, number);
 }
 
 std::vector<double> SimulatedRanks::stretches_of(int64_t local_rank, const Place& place) const {

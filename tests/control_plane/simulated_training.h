@@ -2,6 +2,7 @@
 // end well, fail, are killed, lose their peers or hang.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -73,6 +74,9 @@ class SimulatedTraining {
   int64_t num_gains() const { return num_gains_; }
   void note_held(int64_t count) { num_held_ += count; }
   int64_t num_held() const { return num_held_; }  // ranks, in all starts
+  // Of a rank that was to hang for ever, and was let go on.
+  void note_pause(double seconds) { longest_pause_ = std::max(longest_pause_, seconds); }
+  double longest_pause() const { return longest_pause_; }
   void note_named() { ++num_named_; }
   int64_t num_named() const { return num_named_; }  // as they hung
   double start_of_time() const { return 1.7e9; }    // seconds since 1970
@@ -100,6 +104,7 @@ class SimulatedTraining {
   std::map<int, std::vector<Hang>> hangs_to_come_;       // by machine
   int64_t run_ = 0;
   int64_t on_disk_ = 0, in_memory_ = 0, furthest_ = 0, num_gains_ = 0, num_held_ = 0, num_named_ = 0;
+  double longest_pause_ = 0;
   bool is_complete_ = false, has_stopped_well_ = false, has_copies_ = false;
 };
 
