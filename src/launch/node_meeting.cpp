@@ -102,6 +102,7 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
     leave_departure();
     store_.append(key("arrived"), self_.id + "\n");
     const World world = meet(is_cancelled);
+    if (store_.check({kOverKey})) break;  // since whoever closed the list last looked
     const auto is_self = [&](const Node& node) { return node.id == self_.id; };
     if (std::none_of(world.nodes.begin(), world.nodes.end(), is_self)) continue;
     if (std::optional<Round> round = take_part(world)) {

@@ -159,7 +159,7 @@ TEST_F(ControlPlane, AStartThatNeverBeganCostsNobodyItsPlace) {
   int num_never_begun = 0;
   for (double time = 22; time < 23.4; time += 0.04) {
     Scenario scenario = machines(10, 8, 8);
-    scenario.seed = 10;
+    scenario.seed = 22;
     scenario.starts[1] = 8, scenario.starts[2] = 8.5;
     scenario.num_steps = 20;
     scenario.options.max_restarts = 3;
@@ -319,6 +319,23 @@ TEST_F(ControlPlane, WhoseExchangeHasTimedOutIsNotNamed) { EXPECT_EQ(simulate(sc
 // All ranks of a machine are stopped, go on after 23 s, and one hangs in the next step: it has 5 times that stretch.
 TEST_F(ControlPlane, AStretchOfAStopCountsAlsoWhenTheRunIsToldToEnd) {
   EXPECT_EQ(simulate(scenario_of(2379924)).violation, "");
+}
+
+// A machine is told to end between two starts, which ends the run where all are needed. Another, some of whose messages
+// are late, closes the list with a spare one in its place and has not heard of that yet. (Two of these seeds do so.)
+TEST_F(ControlPlane, NoStartFollowsAnEndThatWhoClosesTheListHasNotHeardOf) {
+  for (uint64_t seed = 0; seed < 60; ++seed)
+    for (double time = 12; time < 26; time += 2) {
+      Scenario scenario = machines(3, 2, 2);
+      scenario.seed = seed;
+      scenario.options.max_restarts = 9;
+      scenario.network.late = 0.1, scenario.network.latest = 5;
+      scenario.bad_machines = {0};
+      scenario.step_seconds = 30;
+      scenario.faults = {{time, FaultKind::kTerm, 1}};
+      EXPECT_EQ(simulate(scenario).violation, "") << "seed " << seed << ", told at " << time;
+    }
+  EXPECT_EQ(simulate(scenario_of(2393114)).violation, "");
 }
 
 // The launcher has told that the run goes on without a machine; then all of it ends, which is told as well.
