@@ -495,7 +495,9 @@ void Cluster::check_codes() {
     if (process->last_round == last && process->exit_code != -1) codes.insert(process->exit_code);
   }
   // A rank that is killed while it ends fails the run, though all has been saved.
-  const bool ends_well = !lost_one && !training_.groups().rbegin()->second.has_failed && training_.is_complete();
+  // Nor has a start ended well that a launcher which died never took part in, though all was trained before it.
+  const Group& group = training_.groups().rbegin()->second;
+  const bool ends_well = !lost_one && group.ends_well && !group.has_failed && training_.is_complete();
   const bool has_saved = training_.is_complete() || training_.has_stopped_well();
   if (ends_well ? codes.size() != 1 || *codes.begin() != 0 : !has_saved && codes.count(0) != 0)
     violate("exit codes of the last round do not tell how it ended");

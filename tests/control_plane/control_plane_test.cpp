@@ -338,6 +338,11 @@ TEST_F(ControlPlane, NoStartFollowsAnEndThatWhoClosesTheListHasNotHeardOf) {
   EXPECT_EQ(simulate(scenario_of(2393114)).violation, "");
 }
 
+// All is trained, but a rank hangs as it ends; in the start after that a launcher dies before its ranks are started.
+TEST_F(ControlPlane, AStartThatOneNeverTookPartInHasNotEndedWell) {
+  EXPECT_EQ(simulate(with_held_ranks(6023261)).violation, "");
+}
+
 // The launcher has told that the run goes on without a machine; then all of it ends, which is told as well.
 TEST_F(ControlPlane, ARunThatGoesOnWithoutAMachineAndEndsIsNotForgotten) {
   for (const uint64_t seed : {24211, 20842}) EXPECT_EQ(simulate(without_hangs(seed)).violation, "") << seed;
