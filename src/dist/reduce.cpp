@@ -28,6 +28,7 @@ struct GradReducer::Unit {
   at::Tensor own_grads, own_values;
   spec::IndexRange own;            // elements of the flat buffers
   spec::IndexRange own_of_all;     // the same, counted in the unit
+  std::vector<size_t> params;      // that lie in it, in whole or in part
   std::vector<const Group*> more;  // what this rank owns is summed over these as well
   int64_t num_open = 0;            // parameters that expect more additions in this step
   PendingSum pending;
@@ -94,9 +95,12 @@ void GradReducer::make_units() {
   }
   units_of_.resize(params_.params().size());
   for (size_t param = 0; param < units_of_.size(); ++param)
-    for (size_t unit = 0; unit < ranges.size(); ++unit)
-      if (ranges[unit].begin < layout.offsets[param] + layout.counts[param] && layout.offsets[param] < ranges[unit].end)
-        units_of_[param].push_back(unit);
+    for (size_t unit = 0; unit < ranges.size(); ++unit) {
+      const int64_t begin = layout.offsets[param], end = begin + layout.counts[param];
+      if (end <= ranges[unit].begin || ranges[unit].end <= begin) continue;
+      units_of_[param].push_back(unit);
+      units_[unit].params.push_back(param);
+    }
 }
 
 void GradReducer::make_pieces() {
@@ -127,7 +131,7 @@ void GradReducer::make_pieces() {
 
 void GradReducer::begin_step(int64_t num_micro_batches) {
   ESPALIER_CHECK(num_micro_batches > 0, num_micro_batches, " micro-batches");
-  params_.zero_grad();
+  params_.forget_grads();
   passing_grads_.begin_step();
   num_micro_batches_ = num_micro_batches;
   micro_batch_ = 0;
@@ -157,7 +161,13 @@ void GradReducer::send_ready_units() {
   while (num_unsent_ > 0 && units_[num_unsent_ - 1].num_open == 0) send(units_[--num_unsent_]);
 }
 
+// What was forgotten as the step began and not written since.
+void GradReducer::settle(const Unit& unit) {
+  for (const size_t param : unit.params) tensor::settle_grad(params_.params()[param]);
+}
+
 void GradReducer::send(Unit& unit) {
+  settle(unit);
   if (options_.canonical) return send_canonical(unit);
   if (grid_.gradient.size() > 1 && unit.grads.defined())
     unit.pending = PendingSum(unit.grads, unit.own_of_all, grid_.gradient, options_.type);
@@ -179,6 +189,7 @@ void GradReducer::end_micro_batch() {
   const bool is_last = micro_batch_ + 1 == num_micro_batches_;
   for (Unit& unit : units_) {
     if (!unit.grads.defined()) continue;
+    settle(unit);
     if (unit.leaves) {
       unit.leaves->send(micro_batch_, unit.grads);
       unit.leaves->receive();

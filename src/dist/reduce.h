@@ -93,6 +93,7 @@ class GradReducer {
   void receive_canonical(Unit& unit);
   void sum_over_more(Unit& unit);
   GradientRanks gradient_ranks() const { return {grid_.context.size(), grid_.data.size()}; }
+  void settle(const Unit& unit);
   void send(Unit& unit);
   void receive(Unit& unit);
   void learn();

@@ -15,6 +15,7 @@
 
 #include "kernels/internal/row_kernels.h"
 #include "kernels/matmul_bf16.h"
+#include "tensor/param.h"
 
 namespace espalier::kernels {
 
@@ -42,8 +43,9 @@ struct CrossEntropyBackward {
   const at::Tensor& kept_logits;  // of the forward pass; a device's ops use them up
   // Which gradients are wanted:
   bool input_grad = true;       // dx is returned, else an undefined tensor
-  at::Tensor weight_grad = {};  // [vocabulary, hidden] fp32, added to; undefined: not wanted
+  at::Tensor weight_grad = {};  // [vocabulary, hidden] fp32, added to or overwritten; undefined: not wanted
   at::Tensor bias_grad = {};    // [vocabulary] fp32, added to; undefined: not wanted
+  tensor::GradWrite weight_write = tensor::GradWrite::kAdd;  // kOverwrite: for the functions below, with tokens
 };
 
 // From the arrays above.

@@ -108,9 +108,9 @@ void add_input_grad(const Bf16Kernels& kernels, const LogitGradients& dlogits, c
   }
 }
 
-// grad [rows of the block, hidden] += dlogits^T x; packed_x: one entry per kGradTokens.
-void add_weight_grad(const Bf16Kernels& kernels, const LogitGradients& dlogits, const std::vector<PackedB>& packed_x,
-                     const at::Tensor& grad) {
+// grad [rows of the block, hidden] += dlogits^T x, or = that; packed_x: one entry per kGradTokens.
+void write_weight_grad(const Bf16Kernels& kernels, const LogitGradients& dlogits, const std::vector<PackedB>& packed_x,
+                       const at::Tensor& grad, tensor::GradWrite write) {
   at::parallel_for(0, num_panels(grad.size(0)), 1, [&](int64_t begin, int64_t end) {
     for (size_t block = 0; block < packed_x.size(); ++block) {
       const int64_t token = static_cast<int64_t>(block) * kGradTokens;
@@ -119,8 +119,9 @@ void add_weight_grad(const Bf16Kernels& kernels, const LogitGradients& dlogits, 
                                       .depth = std::min(kGradTokens, dlogits.tokens - token),
                                       .rows = grad.size(0),
                                       .b = packed_x[block],
-                                      .c = grad.mutable_data_ptr<float>()};
-      add_transposed(kernels, product, begin, end);
+                                      .c = grad.mutable_data_ptr<float>(),
+                                      .write = block == 0 ? write : tensor::GradWrite::kAdd};
+      multiply_transposed(kernels, product, begin, end);
     }
   });
 }
@@ -195,7 +196,8 @@ at::Tensor panel_cross_entropy_backward(const Bf16Kernels& kernels, const CrossE
       if (dx.defined()) add_input_grad(kernels, dlogits, packed_rows, {begin, end}, dx);
     });
     if (backward.weight_grad.defined())
-      add_weight_grad(kernels, dlogits, packed_x, rows_of(backward.weight_grad, first, kBackwardBlock));
+      write_weight_grad(kernels, dlogits, packed_x, rows_of(backward.weight_grad, first, kBackwardBlock),
+                        backward.weight_write);
     if (backward.bias_grad.defined()) {
       const at::Tensor rows_of_all = storage.narrow(0, 0, tokens * dlogits.stride).view({tokens, dlogits.stride});
       add_column_sums(rows_of_all.narrow(1, 0, count).contiguous(), backward.bias_grad.narrow(0, first, count));

@@ -107,7 +107,8 @@ at::Tensor wide_cross_entropy_backward(const CrossEntropyInput& input, const Cro
       }
     });
     if (dx.defined()) add_wide_product(dlogits, weight_rows, dx);
-    if (backward.weight_grad.defined()) add_wide_product(dlogits.t(), x, rows_of(backward.weight_grad, block));
+    if (backward.weight_grad.defined())
+      write_wide_product(dlogits.t(), x, rows_of(backward.weight_grad, block), backward.weight_write);
     if (backward.bias_grad.defined()) add_column_sums(dlogits, backward.bias_grad.narrow(0, block.first, block.count));
   });
   return dx.defined() ? dx.to(input.x.scalar_type()) : dx;

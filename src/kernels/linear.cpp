@@ -15,6 +15,7 @@ namespace espalier::kernels {
 namespace {
 
 using tensor::GradQueue;
+using tensor::GradWrite;
 using tensor::Param;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -49,7 +50,9 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = as_rows(grads[0].contiguous());
     const at::Tensor dx = matmul_input_grad(dy, weight->value).view(x.sizes());
-    queue->push(*weight, [weight, dy, rows = as_rows(x)] { matmul_weight_grad(dy, rows, weight->grad); });
+    queue->push_write(*weight, [weight, dy, rows = as_rows(x)](GradWrite write) {
+      matmul_weight_grad(dy, rows, weight->grad, write);
+    });
     if (bias != nullptr) queue->push(*bias, [bias, dy] { add_column_sums(dy, bias->grad); });
     return {dx, {}, {}, {}};
   }

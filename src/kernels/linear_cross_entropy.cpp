@@ -21,6 +21,7 @@ namespace espalier::kernels {
 namespace {
 
 using tensor::GradQueue;
+using tensor::GradWrite;
 using tensor::Param;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -32,8 +33,7 @@ const Bf16Kernels* panel_kernels_for(const at::Tensor& x) {
 
 CrossEntropyRows forward_rows(const CrossEntropyInput& input, bool with_backward) {
   if (const Bf16Kernels* kernels = panel_kernels_for(input.x))
-    return panel_cross_entropy_forward(*kernels, input,
-                                       with_backward && cpu_isa() != CpuIsa::kAmx ? kKeptLogitBytes : 0);
+    return panel_cross_entropy_forward(*kernels, input, with_backward ? kKeptLogitBytes : 0);
   return wide_cross_entropy_forward(input, /*keep_logits=*/with_backward);
 }
 
@@ -102,7 +102,12 @@ ForwardResult forward(const CrossEntropyInput& input, const VocabularyShard& sha
   return {finish_rows(rows.sums, shard), rows.kept_logits};
 }
 
-at::Tensor backward_rows(const CrossEntropyInput& input, const CrossEntropyBackward& backward) {
+at::Tensor backward_rows(const CrossEntropyInput& input, CrossEntropyBackward backward) {
+  const bool overwrites = backward.weight_write == GradWrite::kOverwrite;
+  if (overwrites && (device_ops(input.x) != nullptr || input.x.size(0) == 0)) {
+    backward.weight_grad.zero_();
+    backward.weight_write = GradWrite::kAdd;
+  }
   if (const DeviceOps* device = device_ops(input.x)) return device->cross_entropy_backward(input, backward);
   const Bf16Kernels* kernels = panel_kernels_for(input.x);
   return kernels != nullptr ? panel_cross_entropy_backward(*kernels, input, backward)
@@ -178,15 +183,15 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     at::Tensor dx;
     if (queue->mode() == GradQueue::Mode::kDeferred) {
       dx = backward_rows(input, {log_sum_exp, token_grads, log_grads, kept_logits});
-      queue->push(*weight, [=] {
+      queue->push_write(*weight, [=](GradWrite write) {
         const WorkSpan span(Work::kLoss, "weight gradient");
         backward_rows({x, weight->value, labels, value_of(bias), soft_cap},
-                      {log_sum_exp, token_grads, log_grads, kept_logits, false, weight->grad, sums});
+                      {log_sum_exp, token_grads, log_grads, kept_logits, false, weight->grad, sums, write});
       });
     } else {
       // Both from the same logits; the queue only learns that the weight's gradient is complete.
-      queue->prepare(*weight);
-      dx = backward_rows(input, {log_sum_exp, token_grads, log_grads, kept_logits, true, weight->grad, sums});
+      const GradWrite write = queue->prepare_write(*weight);
+      dx = backward_rows(input, {log_sum_exp, token_grads, log_grads, kept_logits, true, weight->grad, sums, write});
       queue->push(*weight, [] {});
     }
     if (bias != nullptr) queue->push(*bias, [bias, sums] { bias->grad.add_(sums); });

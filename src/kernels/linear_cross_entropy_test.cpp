@@ -72,15 +72,16 @@ class LinearCrossEntropyTest : public testing::TestWithParam<std::tuple<at::Scal
                                     {300, 33, 65}, {259, 64, 1031}, {1050, 40, 4130}};
   at::ScalarType type() const { return std::get<0>(GetParam()); }
   Case size() const { return kCases[std::get<1>(GetParam())]; }
+  void check_micro_batches(bool stale) const;
 
  private:
   std::optional<ForceCpuIsa> force_;
 };
 
-TEST_P(LinearCrossEntropyTest, LossAndGradientsMatchDoubleAutogradOverMicroBatches) {
+void LinearCrossEntropyTest::check_micro_batches(bool stale) const {
   const Case size = this->size();
   const double unit = rounding(type());
-  TestParam weight(random({size.vocabulary, size.hidden}, type(), 1));
+  TestParam weight(random({size.vocabulary, size.hidden}, type(), 1), stale);
   tensor::GradQueue queue;
   const at::Tensor labels = labels_for(size), mask = mask_for(size);
   at::Tensor dw = at::zeros({size.vocabulary, size.hidden}, at::kDouble), dw_bound = dw.clone();
@@ -106,6 +107,11 @@ TEST_P(LinearCrossEntropyTest, LossAndGradientsMatchDoubleAutogradOverMicroBatch
   }
   expect_within(weight.added(), dw, dw_bound, "dW");
 }
+
+TEST_P(LinearCrossEntropyTest, LossAndGradientsMatchDoubleAutogradOverMicroBatches) {
+  check_micro_batches(/*stale=*/false);
+}
+TEST_P(LinearCrossEntropyTest, TheFirstMicroBatchOverwritesAStaleGradient) { check_micro_batches(/*stale=*/true); }
 
 INSTANTIATE_TEST_SUITE_P(Bf16, LinearCrossEntropyTest,
                          testing::Combine(testing::Values(at::kBFloat16), testing::Range(0, 7),

@@ -27,11 +27,12 @@ class LinearTest : public testing::TestWithParam<std::tuple<at::ScalarType, int>
   static constexpr Shape kShapes[] = {{1, 1, 1}, {1, 7, 33}, {7, 33, 1}, {33, 7, 7}, {33, 33, 33}, {130, 65, 96}};
   at::ScalarType type() const { return std::get<0>(GetParam()); }
   Shape shape() const { return kShapes[std::get<1>(GetParam())]; }
+  void check_micro_batches(bool stale) const;
 };
 
-TEST_P(LinearTest, ForwardAndBackwardMatchDoubleOverMicroBatches) {
+void LinearTest::check_micro_batches(bool stale) const {
   const auto [tokens, inputs, outputs] = shape();
-  TestParam weight(random({outputs, inputs}, type(), 1)), bias(random({outputs}, type(), 2));
+  TestParam weight(random({outputs, inputs}, type(), 1), stale), bias(random({outputs}, type(), 2), stale);
   tensor::GradQueue queue;
   at::Tensor dw = at::zeros({outputs, inputs}, at::kDouble), dw_absolute = dw.clone();
   at::Tensor db = at::zeros({outputs}, at::kDouble), db_absolute = db.clone();
@@ -57,6 +58,9 @@ TEST_P(LinearTest, ForwardAndBackwardMatchDoubleOverMicroBatches) {
   expect_within(weight.added(), dw, reference::product_bound(dw, dw_absolute, 3 * tokens, at::kFloat), "dW");
   expect_within(bias.added(), db, reference::product_bound(db, db_absolute, 3 * tokens, at::kFloat), "db");
 }
+
+TEST_P(LinearTest, ForwardAndBackwardMatchDoubleOverMicroBatches) { check_micro_batches(/*stale=*/false); }
+TEST_P(LinearTest, TheFirstMicroBatchOverwritesAStaleGradient) { check_micro_batches(/*stale=*/true); }
 
 INSTANTIATE_TEST_SUITE_P(TypesAndShapes, LinearTest,
                          testing::Combine(testing::Values(at::kFloat, at::kBFloat16, at::kHalf), testing::Range(0, 6)));

@@ -61,14 +61,17 @@ at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) {
   return at::mm(dy, weight);
 }
 
-void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) {
+void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad, tensor::GradWrite write) {
   check_operand(dy);
   check_operand(x);
   ESPALIER_CHECK(grad.defined() && grad.scalar_type() == at::kFloat && grad.is_contiguous());
   const WorkSpan span(Work::kProduct, "weight gradient", {dy.size(1), x.size(1), dy.size(0)});
-  if (const DeviceOps* device = device_ops(x)) return device->matmul_weight_grad(dy, x, grad);
-  if (const Bf16Kernels* kernels = blocked_kernels_for(x)) return blocked_weight_grad(*kernels, dy, x, grad);
-  add_wide_product(dy.t(), x, grad);
+  if (const DeviceOps* device = device_ops(x)) {
+    if (write == tensor::GradWrite::kOverwrite) grad.zero_();
+    return device->matmul_weight_grad(dy, x, grad);
+  }
+  if (const Bf16Kernels* kernels = blocked_kernels_for(x)) return blocked_weight_grad(*kernels, dy, x, grad, write);
+  write_wide_product(dy.t(), x, grad, write);
 }
 
 void add_column_sums(const at::Tensor& dy, const at::Tensor& grad) {

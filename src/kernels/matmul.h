@@ -8,6 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "tensor/param.h"
+
 namespace espalier::kernels {
 
 // x [t, k] * weight^T [k, n] (+ bias [n], unless undefined) -> [t, n] in the type of x.
@@ -16,8 +18,8 @@ at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const a
 // dy [t, n] * weight [n, k] -> [t, k] in the type of dy.
 at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight);
 
-// grad [n, k] fp32 += dy^T [n, t] * x [t, k].
-void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad);
+// grad [n, k] fp32 += dy^T [n, t] * x [t, k], or = that.
+void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad, tensor::GradWrite write);
 
 // grad [n] fp32 += column sums of dy [t, n], in fp32.
 void add_column_sums(const at::Tensor& dy, const at::Tensor& grad);

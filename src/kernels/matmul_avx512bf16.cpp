@@ -100,6 +100,13 @@ void add(const PanelProduct& product, float* c, int64_t c_stride) {
 
 void add_packed(const PanelProduct& product, float* c, int64_t c_stride) { add_to(product, InPairs{}, c, c_stride); }
 
+void store_packed(const PanelProduct& product, float* c, int64_t c_stride) {
+  for_each_tile(product, InPairs{}, Destination{}, [&](const float* tile, int64_t column, int64_t columns) {
+    write_past_caches(tile, product.rows, columns, c + column, c_stride);
+  });
+  _mm_sfence();
+}
+
 void store_bf16(const PanelProduct& product, const uint16_t* bias, uint16_t* y, int64_t y_stride) {
   for_each_tile(product, [&](const float* tile, int64_t column, int64_t columns) {
     write_bf16(tile, product.rows, columns, bias == nullptr ? nullptr : bias + column, y + column, y_stride);
@@ -116,7 +123,13 @@ void store_sum_bf16(const PanelProduct& product, const Addend& plus, uint16_t* y
 }  // namespace
 }  // namespace avx512bf16
 
-const Bf16Kernels kAvx512Bf16Kernels = {avx512bf16::store,          avx512bf16::add, avx512bf16::store_bf16,
-                                        avx512bf16::store_sum_bf16, pack_b,          avx512bf16::add_packed};
+const Bf16Kernels kAvx512Bf16Kernels = {.has_tiles = false,
+                                        .store = avx512bf16::store,
+                                        .add = avx512bf16::add,
+                                        .store_bf16 = avx512bf16::store_bf16,
+                                        .store_sum_bf16 = avx512bf16::store_sum_bf16,
+                                        .pack_transposed = pack_b,
+                                        .store_packed = avx512bf16::store_packed,
+                                        .add_packed = avx512bf16::add_packed};
 
 }  // namespace espalier::kernels

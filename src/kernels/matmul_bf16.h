@@ -17,6 +17,14 @@ constexpr int64_t kPanel = 32;      // rows of an A panel, columns of a B panel
 constexpr int64_t kDepthUnit = 32;  // one AMX tile row of bf16
 constexpr int64_t kBlockElements = kPanel * kDepthUnit;
 
+// A part of the depth: for kernels that take slices, so that operands of any depth stay in the caches.
+struct DepthSlice {
+  int64_t b_stride;  // elements between panels of B
+  float* sums;       // [panels of B][kPanel][kPanel], of this panel of A, from slice to slice; aligned to 64 bytes
+  bool begins, ends;
+  uint16_t* next_copy;  // where the next panel of A is copied to: blocks, kPanel values between rows. nullptr: nowhere
+};
+
 // One A panel times consecutive B panels. `rows` x `columns` of C are written; A must have all kPanel rows readable.
 struct PanelProduct {
   const uint16_t* a;
@@ -25,6 +33,11 @@ struct PanelProduct {
   const uint16_t* b;  // columns / kPanel panels (rounded up), each depth * kPanel elements
   int64_t depth;      // a multiple of kDepthUnit
   int64_t rows, columns;
+  // The panel of A that will be multiplied next, its rows next_stride apart and as deep; it may be fetched meanwhile.
+  // nullptr: none.
+  const uint16_t* next_a = nullptr;
+  int64_t next_stride = 0;
+  const DepthSlice* slice = nullptr;  // nullptr: this is the whole depth
 };
 
 // What is added to a product: by_product * C + by_addend * values. [rows, columns], rows `stride` elements apart.
@@ -41,6 +54,7 @@ struct PackSource {
 };
 
 struct Bf16Kernels {
+  bool has_tiles;  // tile registers: many columns of B for each panel of A keep it near; slices of the depth are taken
   // c [rows, columns] fp32, rows c_stride apart: overwritten, or added to.
   void (*store)(const PanelProduct& product, float* c, int64_t c_stride);
   void (*add)(const PanelProduct& product, float* c, int64_t c_stride);
@@ -48,9 +62,11 @@ struct Bf16Kernels {
   void (*store_bf16)(const PanelProduct& product, const uint16_t* bias, uint16_t* y, int64_t y_stride);
   // y = round(the sum that Addend says), rounded once.
   void (*store_sum_bf16)(const PanelProduct& product, const Addend& plus, uint16_t* y, int64_t y_stride);
-  // A^T times B: packs `depth` source rows of `rows` values into one block of an A panel; `add` of such panels, whose
-  // blocks are kBlockElements apart (a_step) and whose a_stride is kDepthUnit.
+  // A^T times B: packs `depth` source rows of `rows` values into one block of an A panel; `store` and `add` of such
+  // panels, whose blocks are kBlockElements apart (a_step) and whose a_stride is kDepthUnit. What is stored is not
+  // expected to be read soon: it may go to memory past the caches.
   void (*pack_transposed)(const PackSource& source, int64_t rows, int64_t depth, uint16_t* block);
+  void (*store_packed)(const PanelProduct& product, float* c, int64_t c_stride);
   void (*add_packed)(const PanelProduct& product, float* c, int64_t c_stride);
 };
 

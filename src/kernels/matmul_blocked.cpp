@@ -7,6 +7,9 @@
 #include "base/cpu_isa.h"
 
 namespace espalier::kernels {
+
+using tensor::GradWrite;
+
 namespace {
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -39,6 +42,49 @@ PackedB pack_blocks(int64_t columns, int64_t depth, bool depth_outside, Pack pac
   return b;
 }
 
+// Products that are deep enough for slices: a thread's share of 512 x 512 sums stays in the second-level cache while the
+// depth runs, and so does the slice of B for them.
+constexpr int64_t kSliceDepth = 512, kSliceColumns = 512, kSliceRows = 512, kMinSliced = 4096;
+
+// The whole panels from `begin` to `end`.
+void multiply_slices(const Bf16Kernels& kernels, const at::Tensor& a, const PackedB& b, const uint16_t* bias,
+                     uint16_t* y, int64_t begin, int64_t end) {
+  const int64_t depth = b.depth, all_columns = b.columns;
+  const at::Tensor sums = at::empty({kSliceRows * kSliceColumns}, at::TensorOptions().dtype(at::kFloat));
+  const at::Tensor copies = scratch(2 * kPanel * kSliceDepth);
+  const auto copy = [&](int64_t row) { return mutable_bf16_data(copies) + row / kPanel % 2 * kPanel * kSliceDepth; };
+  const auto multiply_slice = [&](int64_t at, int64_t first_row, int64_t end_row, int64_t column) {
+    const int64_t depths = std::min(kSliceDepth, depth - at), columns = std::min(kSliceColumns, all_columns - column);
+    const auto source = [&](int64_t row) { return bf16_data(a) + row * depth + at; };
+    for (int64_t unit = 0; unit < depths; unit += kDepthUnit)
+      for (int64_t row = 0; row < kPanel; ++row)
+        std::copy_n(source(first_row + row) + unit, kDepthUnit, copy(first_row) + unit * kPanel + row * kDepthUnit);
+    for (int64_t row = first_row; row < end_row; row += kPanel) {
+      const bool is_last = row + kPanel == end_row;
+      const DepthSlice slice{.b_stride = depth * kPanel,
+                             .sums = sums.mutable_data_ptr<float>() + (row - first_row) * kSliceColumns,
+                             .begins = at == 0,
+                             .ends = at + depths == depth,
+                             .next_copy = copy(row + kPanel)};
+      kernels.store_bf16({.a = copy(row),
+                          .a_stride = kDepthUnit,
+                          .a_step = kBlockElements,
+                          .b = b.panel(column) + at * kPanel,
+                          .depth = depths,
+                          .rows = kPanel,
+                          .columns = columns,
+                          .next_a = is_last ? nullptr : source(row + kPanel),
+                          .next_stride = depth,
+                          .slice = &slice},
+                         bias == nullptr ? nullptr : bias + column, y + row * all_columns + column, all_columns);
+    }
+  };
+  for (int64_t column = 0; column < all_columns; column += kSliceColumns)
+    for (int64_t row = begin * kPanel; row < end * kPanel; row += kSliceRows)
+      for (int64_t at = 0; at < depth; at += kSliceDepth)
+        multiply_slice(at, row, std::min(row + kSliceRows, end * kPanel), column);
+}
+
 // y [rows, b.columns] = round(a b + bias), `a` row-major.
 void multiply_rows(const Bf16Kernels& kernels, const at::Tensor& a, const PackedB& b, const at::Tensor& bias,
                    const at::Tensor& y) {
@@ -46,6 +92,11 @@ void multiply_rows(const Bf16Kernels& kernels, const at::Tensor& a, const Packed
   const uint16_t* bias_values = bias.defined() ? bf16_data(bias) : nullptr;
   uint16_t* out = mutable_bf16_data(y);
   at::parallel_for(0, num_panels(a.size(0)), 1, [&](int64_t begin, int64_t end) {
+    if (kernels.has_tiles && b.depth >= kMinSliced && a.size(1) == b.depth) {
+      const int64_t whole = std::min(end, a.size(0) / kPanel);
+      multiply_slices(kernels, a, b, bias_values, out, begin, whole);
+      begin = std::max(begin, whole);
+    }
     const RowPanels panels(a, b.depth);
     for (int64_t first = 0; first < columns; first += block) {
       for (int64_t row = begin * kPanel; row < end * kPanel; row += kPanel) {
@@ -72,7 +123,7 @@ const Bf16Kernels* bf16_kernels() {
 }
 
 int64_t cached_bytes() {
-  static const int64_t bytes = std::clamp<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE) / 8 * 5, 256 << 10, 1280 << 10);
+  static const int64_t bytes = std::clamp<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE) / 8 * 5, 256 << 10, 960 << 10);
   return bytes;
 }
 
@@ -109,18 +160,23 @@ PanelProduct RowPanels::product(int64_t row) const {
                        .depth = depth_,
                        .rows = std::min(kPanel, rows_ - row),
                        .columns = 0};
-  if (product.rows == kPanel && stride_ == depth_) return product;
+  if (product.rows == kPanel && stride_ == depth_) {
+    product.next_stride = depth_;
+    if (row + 2 * kPanel <= rows_) product.next_a = product.a + kPanel * depth_;
+    return product;
+  }
   pack_a({product.a, stride_}, product.rows, stride_, mutable_bf16_data(copy_));
   product.a = bf16_data(copy_);
   return product;
 }
 
-void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product, int64_t begin, int64_t end) {
+void multiply_transposed(const Bf16Kernels& kernels, const TransposedProduct& product, int64_t begin, int64_t end) {
   const PackedB& b = product.b;
   const int64_t panel_elements = kPanel * b.depth;
-  // Panels of A fill the cache; a few of B pass by, each used by all of them.
+  // Panels of A fill the cache; some of B pass by, each used by all of them.
   const int64_t most = cached_columns(b.depth) / kPanel, num_groups = (end - begin + most - 1) / most;
-  const int64_t group = (end - begin + num_groups - 1) / num_groups, block = std::max<int64_t>(1, most / 8) * kPanel;
+  const int64_t group = (end - begin + num_groups - 1) / num_groups, block = std::max<int64_t>(1, most / (kernels.has_tiles ? 2 : 8)) * kPanel;
+  const auto multiply = product.write == GradWrite::kAdd ? kernels.add_packed : kernels.store_packed;
   const at::Tensor packed = scratch(group * panel_elements);
   uint16_t* a = mutable_bf16_data(packed);
   for (int64_t first = begin; first < end; first += group) {
@@ -136,14 +192,15 @@ void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product
     for (int64_t column = 0; column < b.columns; column += block) {
       for (int64_t panel = first; panel < last; ++panel) {
         const int64_t row = panel * kPanel;
-        kernels.add_packed({.a = a + (panel - first) * panel_elements,
-                            .a_stride = kDepthUnit,
-                            .a_step = kBlockElements,
-                            .b = b.panel(column),
-                            .depth = b.depth,
-                            .rows = std::min(kPanel, product.rows - row),
-                            .columns = std::min(block, b.columns - column)},
-                           product.c + row * b.columns + column, b.columns);
+        const uint16_t* const values = a + (panel - first) * panel_elements;
+        multiply({.a = values,
+                  .a_stride = kDepthUnit,
+                  .a_step = kBlockElements,
+                  .b = b.panel(column),
+                  .depth = b.depth,
+                  .rows = std::min(kPanel, product.rows - row),
+                  .columns = std::min(block, b.columns - column)},
+                 product.c + row * b.columns + column, b.columns);
       }
     }
   }
@@ -162,9 +219,10 @@ at::Tensor blocked_input_grad(const Bf16Kernels& kernels, const at::Tensor& dy, 
   return dx;
 }
 
-void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& x,
-                         const at::Tensor& grad) {
+void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad,
+                         GradWrite write) {
   const int64_t outputs = dy.size(1);
+  if (dy.size(0) == 0 && write == GradWrite::kOverwrite) grad.zero_();
   for (int64_t first = 0; first < dy.size(0); first += kGradTokens) {
     const int64_t tokens = std::min(kGradTokens, dy.size(0) - first);
     const PackedB b = pack_rows(x.narrow(0, first, tokens));
@@ -173,9 +231,10 @@ void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const
                                     .depth = tokens,
                                     .rows = outputs,
                                     .b = b,
-                                    .c = grad.mutable_data_ptr<float>()};
+                                    .c = grad.mutable_data_ptr<float>(),
+                                    .write = first == 0 ? write : GradWrite::kAdd};
     at::parallel_for(0, num_panels(outputs), 1,
-                     [&](int64_t begin, int64_t end) { add_transposed(kernels, product, begin, end); });
+                     [&](int64_t begin, int64_t end) { multiply_transposed(kernels, product, begin, end); });
   }
 }
 

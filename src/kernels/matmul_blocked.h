@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/matmul_bf16.h"
+#include "tensor/param.h"
 
 namespace espalier::kernels {
 
@@ -36,7 +37,7 @@ struct PackedB {
 PackedB pack_columns(const at::Tensor& weight);  // B = weight^T, weight [columns, depth]
 PackedB pack_rows(const at::Tensor& weight);     // B = weight, [depth, columns]
 
-// What may stay in a core's second-level cache next to what streams through it: five eighths.
+// What may stay in a core's second-level cache next to what streams through it: five eighths, at most 960 KiB.
 int64_t cached_bytes();
 
 // Columns of B, a multiple of kPanel, whose panels fill the share of the cache that is meant for what stays.
@@ -55,20 +56,23 @@ class RowPanels {
   at::Tensor copy_;
 };
 
-// A^T B: a [depth, rows], rows of `stride` elements; b of the same depth; c [rows, b.columns] fp32 is added to.
+// A^T B: a [depth, rows], rows of `stride` elements; b of the same depth; c [rows, b.columns] fp32 is added to, or
+// overwritten.
 struct TransposedProduct {
   const uint16_t* a;
   int64_t stride, depth, rows;
   const PackedB& b;
   float* c;
+  tensor::GradWrite write;
 };
 // One thread's share: panels begin .. end - 1 of num_panels(rows).
-void add_transposed(const Bf16Kernels& kernels, const TransposedProduct& product, int64_t begin, int64_t end);
+void multiply_transposed(const Bf16Kernels& kernels, const TransposedProduct& product, int64_t begin, int64_t end);
 
 // As the functions of kernels/matmul.h of these names.
 at::Tensor blocked_forward(const Bf16Kernels& kernels, const at::Tensor& x, const at::Tensor& weight,
                            const at::Tensor& bias);
 at::Tensor blocked_input_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& weight);
-void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad);
+void blocked_weight_grad(const Bf16Kernels& kernels, const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad,
+                         tensor::GradWrite write);
 
 }  // namespace espalier::kernels

@@ -109,7 +109,13 @@ void store_sum_bf16(const PanelProduct& product, const Addend& plus, uint16_t* y
 }  // namespace
 }  // namespace neonbf16
 
-const Bf16Kernels kNeonBf16Kernels = {neonbf16::store,          neonbf16::add,     neonbf16::store_bf16,
-                                      neonbf16::store_sum_bf16, pack_a_transposed, neonbf16::add};
+const Bf16Kernels kNeonBf16Kernels = {.has_tiles = false,
+                                      .store = neonbf16::store,
+                                      .add = neonbf16::add,
+                                      .store_bf16 = neonbf16::store_bf16,
+                                      .store_sum_bf16 = neonbf16::store_sum_bf16,
+                                      .pack_transposed = pack_a_transposed,
+                                      .store_packed = neonbf16::store,
+                                      .add_packed = neonbf16::add};
 
 }  // namespace espalier::kernels

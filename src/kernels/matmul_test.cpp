@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <tuple>
 #include <vector>
@@ -16,6 +17,7 @@ namespace espalier::kernels {
 namespace matmul_test {
 
 using reference::expect_within;
+using tensor::GradWrite;
 using reference::product_bound;
 using reference::random;
 
@@ -25,12 +27,16 @@ struct Size {
 constexpr Size kSizes[] = {{1, 1, 1},      {1, 7, 33},   {7, 33, 129}, {33, 129, 7},
                            {129, 500, 33}, {500, 33, 1}, {33, 96, 500}};
 constexpr int kNumSizes = 7;
-// More tokens than one block of the weight gradient; rows that need no padding.
-constexpr Size kBlockedSizes[] = {{1, 7, 33},     {33, 129, 7},   {129, 500, 33},
-                                  {1100, 96, 65}, {64, 768, 160}, {40, 1000, 800}};
-constexpr int kNumBlockedSizes = 6;
+// More tokens than one block of the weight gradient; rows that need no padding; blocks of the depth, and more columns
+// than a group of panels.
+constexpr Size kBlockedSizes[] = {{1, 7, 33},     {33, 129, 7},    {129, 500, 33},  {1100, 96, 65},
+                                  {64, 768, 160}, {40, 1000, 800}, {96, 2048, 320}, {70, 3000, 33}};
+constexpr int kNumBlockedSizes = 8;
 
 at::Tensor wide(const at::Tensor& x) { return x.to(at::kDouble); }
+
+// A gradient that must be overwritten.
+at::Tensor nothing(at::IntArrayRef shape) { return at::full(shape, NAN, at::kFloat); }
 
 // The same values at an address that is aligned to their type only.
 at::Tensor unaligned(const at::Tensor& x) {
@@ -82,10 +88,22 @@ TEST_P(MatmulTest, WeightGradientIsAddedInFp32) {
   const auto [tokens, inputs, outputs] = size();
   const at::Tensor dy = operand({tokens, outputs}, 1), x = operand({tokens, inputs}, 2);
   const at::Tensor before = random({outputs, inputs}, at::kFloat, 3), grad = before.clone();
-  matmul_weight_grad(dy, x, grad);
+  matmul_weight_grad(dy, x, grad, GradWrite::kAdd);
   const at::Tensor product = wide(before) + wide(dy).t().mm(wide(x));
   const at::Tensor absolute = wide(before).abs() + wide(dy).t().abs().mm(wide(x).abs());
   expect_within(grad, product, product_bound(product, absolute, tokens, at::kFloat), "grad + dy^T x");
+}
+
+TEST_P(MatmulTest, WeightGradientIsOverwrittenWhateverItHolds) {
+  const auto [tokens, inputs, outputs] = size();
+  const at::Tensor dy = operand({tokens, outputs}, 1), x = operand({tokens, inputs}, 2);
+  const at::Tensor grad = nothing({outputs, inputs});
+  matmul_weight_grad(dy, x, grad, GradWrite::kOverwrite);
+  const at::Tensor product = wide(dy).t().mm(wide(x));
+  expect_within(grad, product, product_bound(product, wide(dy).t().abs().mm(wide(x).abs()), tokens, at::kFloat),
+                "dy^T x");
+  matmul_weight_grad(dy.narrow(0, 0, 0), x.narrow(0, 0, 0), grad, GradWrite::kOverwrite);
+  EXPECT_EQ(grad.abs().max().item<float>(), 0) << "of no tokens";
 }
 
 TEST_P(MatmulTest, ColumnSumsAreAddedInFp32) {
@@ -123,9 +141,12 @@ TEST_P(BlockedMatmulTest, PanelsEqualDoubleWithinOneRounding) {
   const at::Tensor dy = random({tokens, outputs}, at::kBFloat16, 3), dx = wide(dy).mm(wide(weight));
   expect_within(blocked_input_grad(kernels, dy, weight), dx,
                 product_bound(dx, wide(dy).abs().mm(wide(weight).abs()), outputs, at::kBFloat16), "dx");
-  const at::Tensor grad = at::zeros({outputs, inputs}, at::kFloat), dw = wide(dy).t().mm(wide(x));
-  blocked_weight_grad(kernels, dy, x, grad);
-  expect_within(grad, dw, product_bound(dw, wide(dy).t().abs().mm(wide(x).abs()), tokens, at::kFloat), "dw");
+  const at::Tensor dw = wide(dy).t().mm(wide(x)), bound = wide(dy).t().abs().mm(wide(x).abs());
+  const at::Tensor grad = nothing({outputs, inputs});
+  blocked_weight_grad(kernels, dy, x, grad, GradWrite::kOverwrite);
+  expect_within(grad, dw, product_bound(dw, bound, tokens, at::kFloat), "dw");
+  blocked_weight_grad(kernels, dy, x, grad, GradWrite::kAdd);
+  expect_within(grad, 2 * dw, product_bound(2 * dw, 2 * bound, 2 * tokens, at::kFloat), "dw twice");
 }
 
 TEST_P(BlockedMatmulTest, OneAndTwoThreadsGiveTheSameBits) {
@@ -139,8 +160,8 @@ TEST_P(BlockedMatmulTest, OneAndTwoThreadsGiveTheSameBits) {
   std::vector<at::Tensor> results;
   for (const int num_threads : {1, 2}) {
     at::set_num_threads(num_threads);
-    const at::Tensor grad = at::zeros({outputs, inputs}, at::kFloat);
-    blocked_weight_grad(*bf16_kernels(), dy, x, grad);
+    const at::Tensor grad = nothing({outputs, inputs});
+    blocked_weight_grad(*bf16_kernels(), dy, x, grad, GradWrite::kOverwrite);
     results.push_back(
         at::cat({blocked_forward(*bf16_kernels(), x, weight, {}).to(at::kFloat).view({-1}),
                  blocked_input_grad(*bf16_kernels(), dy, weight).to(at::kFloat).view({-1}), grad.view({-1})}));

@@ -32,6 +32,16 @@ inline void write_partial(const float* tile, int64_t rows, int64_t columns, bool
   }
 }
 
+// Overwrites it, past the caches where whole lines are written: the caller ends with a store fence.
+inline void write_past_caches(const float* tile, int64_t rows, int64_t columns, float* c, int64_t c_stride) {
+  const bool whole_lines = columns == kPanel && reinterpret_cast<uintptr_t>(c) % 64 == 0 && c_stride % 16 == 0;
+  if (!whole_lines) return write_partial(tile, rows, columns, /*add=*/false, c, c_stride);
+  for (int64_t row = 0; row < rows; ++row) {
+    _mm512_stream_ps(c + row * c_stride, _mm512_load_ps(tile + row * kPanel));
+    _mm512_stream_ps(c + row * c_stride + 16, _mm512_load_ps(tile + row * kPanel + 16));
+  }
+}
+
 inline __m512 widen(__m256i values) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16));
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,12 +83,15 @@ inline at::Tensor product_bound(const at::Tensor& product, const at::Tensor& abs
 
 // A parameter for one test, with a gradient that already holds something.
 struct TestParam {
-  explicit TestParam(const at::Tensor& value) {
+  // `stale`: what the gradient holds is to be overwritten.
+  explicit TestParam(const at::Tensor& value, bool stale = false) : begins_at(stale ? 0 : 0.25) {
     param.value = value;
-    param.grad = at::full(value.sizes(), 0.25, at::kFloat);
+    param.grad = at::full(value.sizes(), stale ? std::numeric_limits<double>::quiet_NaN() : begins_at, at::kFloat);
+    param.grad_is_stale = stale;
   }
-  at::Tensor added() const { return param.grad.to(at::kDouble) - 0.25; }
+  at::Tensor added() const { return param.grad.to(at::kDouble) - begins_at; }
   tensor::Param param;
+  double begins_at;
 };
 
 }  // namespace espalier::kernels::reference

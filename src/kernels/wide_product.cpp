@@ -211,10 +211,21 @@ void wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bi
 }
 
 void add_wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-  if (takes_panels(a)) return add_panel_product(a, b, c);
+  write_wide_product(a, b, c, tensor::GradWrite::kAdd);
+}
+
+void write_wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, tensor::GradWrite write) {
+  const bool adds = write == tensor::GradWrite::kAdd;
+  if (takes_panels(a)) return adds ? add_panel_product(a, b, c) : panel_product(a, b, {}, c);
+  at::Tensor result = c;
+  if (!adds && a.size(1) == 0) result.zero_();
   for (int64_t first = 0; first < a.size(1); first += kLibraryDepth) {
     const int64_t depth = std::min(kLibraryDepth, a.size(1) - first);
-    c.addmm_(widened(a.narrow(1, first, depth)), widened(b.narrow(0, first, depth)));
+    const at::Tensor left = widened(a.narrow(1, first, depth)), right = widened(b.narrow(0, first, depth));
+    if (adds || first > 0)
+      result.addmm_(left, right);
+    else
+      at::mm_out(result, left, right);
   }
 }
 

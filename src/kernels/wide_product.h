@@ -11,11 +11,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "tensor/param.h"
+
 namespace espalier::kernels {
 
 // bias [n] of any compute type; undefined: none.
 void wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias, const at::Tensor& c);
 void add_wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c);
+// The one or the other, for gradients.
+void write_wide_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, tensor::GradWrite write);
 
 // The same by panels on every processor, whether faster there or not.
 void panel_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias, const at::Tensor& c);

@@ -39,10 +39,9 @@ ProductKind products_of(CpuIsa isa, Precision precision) {
     case Precision::kFp16:
       return isa >= CpuIsa::kAmx ? ProductKind::kDirect : panels ? ProductKind::kWidePanels : ProductKind::kWidened;
     case Precision::kBf16:
-      return isa == CpuIsa::kAmx    ? ProductKind::kPacked
-             : multiplies_bf16(isa) ? ProductKind::kPackedKeepingLogits
-             : panels               ? ProductKind::kWidePanels
-                                    : ProductKind::kWidened;
+      return multiplies_bf16(isa) ? ProductKind::kPackedKeepingLogits
+             : panels             ? ProductKind::kWidePanels
+                                  : ProductKind::kWidened;
   }
   return ProductKind::kDirect;
 }

@@ -20,9 +20,8 @@ namespace espalier::plan {
 enum class ProductKind {
   kDirect,               // operands as they are (fp32 and fp16 where the library takes them)
   kWidePanels,           // fp32 panels, which short types are converted to: one operand is packed before each product
-  kPacked,               // bf16 instructions (AMX): weights are packed before each product
-  kPackedKeepingLogits,  // the same where memory is faster than products (AVX512-BF16, Arm's): logits of the loss are
-                         // kept
+  kPacked,               // bf16 instructions: weights are packed before each product
+  kPackedKeepingLogits,  // the same on a CPU, which keeps logits of the loss
   kWidened,              // short types by the library's fp32 products (CPUs without instructions for them)
 };
 // On a CPU that computes with `isa`.

@@ -1,13 +1,31 @@
 #include "tensor/param.h"
 
 #include <iterator>
+#include <utility>
 
 #include "base/error.h"
 
 namespace espalier::tensor {
 
-void GradQueue::push(Param& param, std::function<void()> work) {
-  Work item{&param, std::move(work)};
+void settle_grad(Param& param) {
+  if (param.grad_is_stale) param.grad.zero_();
+  param.grad_is_stale = false;
+}
+
+void GradQueue::push(Param& param, std::function<void()> add) {
+  push_write(param, [&param, add = std::move(add)](GradWrite write) {
+    if (write == GradWrite::kOverwrite) param.grad.zero_();
+    add();
+  });
+}
+
+GradWrite GradQueue::prepare_write(Param& param) {
+  if (before_add_) before_add_(param);
+  return std::exchange(param.grad_is_stale, false) ? GradWrite::kOverwrite : GradWrite::kAdd;
+}
+
+void GradQueue::push_write(Param& param, std::function<void(GradWrite)> write) {
+  Work item{&param, std::move(write)};
   if (mode_ == Mode::kImmediate)
     run(item);
   else
@@ -15,8 +33,7 @@ void GradQueue::push(Param& param, std::function<void()> work) {
 }
 
 void GradQueue::run(Work& work) {
-  prepare(*work.param);
-  work.run();
+  work.write(prepare_write(*work.param));
   if (on_added_) on_added_(*work.param);
 }
 

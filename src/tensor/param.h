@@ -18,11 +18,20 @@ struct Param {
   const spec::ParamSpec* spec = nullptr;  // owned by the model's list, which outlives the Param
   at::Tensor value;                       // local shape, compute type; the optimizer writes it
   at::Tensor grad;                        // local shape, fp32, sum over the micro-batches of a step
+  // `grad` counts as zero, whatever it holds from the step before (ParamSet::forget_grads): what comes first overwrites
+  // it, so that it is neither cleared nor read.
+  bool grad_is_stale = false;
   // ZeRO: `grad` is undefined but while something is added to it; GradQueue::prepare sees to it.
   bool grad_comes_and_goes = false;
 
   bool has_grad() const { return grad.defined() || grad_comes_and_goes; }
 };
+
+// Makes a stale gradient zero.
+void settle_grad(Param& param);
+
+// What a product does with a gradient: adds to it, or, as the first of a step, overwrites all of it.
+enum class GradWrite { kAdd, kOverwrite };
 
 // Runs (or keeps for later) the work that adds to parameters' gradients.
 //
@@ -33,12 +42,12 @@ class GradQueue {
  public:
   enum class Mode { kImmediate, kDeferred };
 
-  void push(Param& param, std::function<void()> work);
-  // Makes sure that `param.grad` exists. Done before every piece of work; an op calls it that adds by itself and then
-  // pushes nothing but the news of it.
-  void prepare(Param& param) {
-    if (before_add_) before_add_(param);
-  }
+  void push(Param& param, std::function<void()> add);
+  // Of work that can also overwrite, and is told which.
+  void push_write(Param& param, std::function<void(GradWrite)> write);
+  // Makes sure that `param.grad` exists and says what to do with it. Done before every piece of work; an op calls it
+  // that writes by itself and then pushes nothing but the news of it.
+  GradWrite prepare_write(Param& param);
   void drain() { drain(pending_.size()); }
   void drain(size_t count);  // the oldest `count` pieces
   void set_mode(Mode mode);
@@ -52,7 +61,7 @@ class GradQueue {
  private:
   struct Work {
     Param* param;
-    std::function<void()> run;
+    std::function<void(GradWrite)> write;
   };
   void run(Work& work);
 

@@ -86,8 +86,10 @@ void ParamSet::set_section_values(size_t section, const at::Tensor& storage) {
 
 void ParamSet::set_section_grads(size_t section, const at::Tensor& storage) {
   section_grads_[section] = storage;
-  for (const size_t param : layout_.sections[section].params)
+  for (const size_t param : layout_.sections[section].params) {
     params_[param].grad = storage.defined() ? view_of(storage, section, param) : at::Tensor();
+    params_[param].grad_is_stale = false;
+  }
 }
 
 at::Tensor ParamSet::view_of(const at::Tensor& storage, size_t section, size_t param) const {
@@ -101,7 +103,13 @@ Param& ParamSet::at(const std::string& name) {
   return params_[found->second];
 }
 
+void ParamSet::forget_grads() {
+  if (!device_.is_cpu()) return zero_grad();
+  for (Param& param : params_) param.grad_is_stale = param.grad.defined();
+}
+
 void ParamSet::zero_grad() {
+  for (Param& param : params_) param.grad_is_stale = false;
   if (flat_grads_.defined()) {
     flat_grads_.zero_();
     return;

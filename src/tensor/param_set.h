@@ -57,6 +57,9 @@ class ParamSet {
   GradQueue& grad_queue() { return grad_queue_; }
   // Of the gradients that exist.
   void zero_grad();
+  // The same, but those on the CPU only become stale (param.h), until something overwrites them or settle_grad() is
+  // called.
+  void forget_grads();
 
   // Draws every parameter as its spec says, on the CPU and from (seed, name) alone, so that shards of any layout on any
   // device are parts of the same model; fp32 values are given to `sink` (the optimizer's master copy) before they are

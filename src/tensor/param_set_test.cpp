@@ -59,6 +59,24 @@ TEST(ParamSet, ParametersDoNotOverlap) {
   for (const Param& param : params.params()) EXPECT_EQ(param.grad.abs().sum().item<float>(), 0);
 }
 
+TEST(ParamSet, ForgottenGradientsCountAsZeroAndAreLeftAsTheyAre) {
+  ParamSet params(specs(), {}, at::kBFloat16, true);
+  params.flat_grads().fill_(5);
+  params.forget_grads();
+  for (Param& param : params.params()) {
+    EXPECT_TRUE(param.grad_is_stale);
+    EXPECT_EQ(param.grad.min().item<float>(), 5);
+  }
+  settle_grad(params.params()[1]);
+  EXPECT_EQ(params.params()[1].grad.abs().sum().item<float>(), 0);
+  EXPECT_EQ(params.params()[2].grad.min().item<float>(), 5);
+  params.zero_grad();
+  for (const Param& param : params.params()) {
+    EXPECT_FALSE(param.grad_is_stale);
+    EXPECT_EQ(param.grad.abs().sum().item<float>(), 0);
+  }
+}
+
 TEST(ParamSet, WithoutGradientsKeepsNone) {
   ParamSet params(specs(), {}, at::kFloat, false);
   for (const Param& param : params.params()) EXPECT_FALSE(param.grad.defined());

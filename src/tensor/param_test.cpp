@@ -1,7 +1,9 @@
 #include "tensor/param.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -53,6 +55,27 @@ TEST(GradQueue, EveryPieceOfWorkIsReportedAfterItHasRun) {
     queue.drain();
     EXPECT_EQ(reported, (std::vector<const Param*>{&a, &b}));
   }
+}
+
+TEST(GradQueue, TheFirstWorkOfAStepOverwritesOrFindsZero) {
+  GradQueue queue;
+  Param param;
+  const auto forget = [&] {
+    param.grad = at::full({3}, NAN, at::kFloat);
+    param.grad_is_stale = true;
+  };
+  std::vector<GradWrite> writes;
+  forget();
+  for (int i = 0; i < 2; ++i) queue.push_write(param, [&](GradWrite write) { writes.push_back(write); });
+  EXPECT_EQ(writes, (std::vector<GradWrite>{GradWrite::kOverwrite, GradWrite::kAdd}));
+  EXPECT_TRUE(param.grad.isnan().all().item<bool>()) << "only the work writes";
+  forget();
+  for (int i = 0; i < 2; ++i) queue.push(param, [&] { param.grad.add_(1); });
+  EXPECT_EQ(param.grad.sum().item<float>(), 6);
+  forget();
+  settle_grad(param);
+  EXPECT_EQ(param.grad.abs().sum().item<float>(), 0);
+  EXPECT_FALSE(param.grad_is_stale);
 }
 
 TEST(GradQueue, ChangingTheModeOverWaitingWorkIsABug) {

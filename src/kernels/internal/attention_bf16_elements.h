@@ -18,6 +18,16 @@ struct Bf16Elements : Avx512Math {
   static void store_elements(uint16_t* p, Float x) {
     _mm256_storeu_si256((__m256i*)p, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
   }
+  static void interleave_two(const uint16_t* first, const uint16_t* second, int64_t count, uint16_t* to) {
+    const Int low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5,
+                                     36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const Int high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    for (int64_t i = 0; i < count; i += 32) {
+      const Int a = _mm512_loadu_si512(first + i), b = _mm512_loadu_si512(second + i);
+      _mm512_storeu_si512(to + 2 * i, _mm512_permutex2var_epi16(a, low, b));
+      _mm512_storeu_si512(to + 2 * i + 32, _mm512_permutex2var_epi16(a, high, b));
+    }
+  }
   // x in the low half, y in the high half.
   static Int round_two(Float x, Float y) { return reinterpret_cast<Int>(_mm512_cvtne2ps_pbh(y, x)); }
   static void store_two_rows(void* tile, int64_t key, int64_t lane, Float x, Float y) {

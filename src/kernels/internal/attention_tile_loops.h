@@ -4,6 +4,7 @@
 //   Element, kGroup              the type of packed elements, and how many make 32 bits
 //   dot(sum, a, b)               sum + the product of 32-bit groups a and b, per lane
 //   load_elements, store_elements   kLanes elements, as floats
+//   interleave_two(first, second, count, to)   two rows of `count` elements, a multiple of 32, as pairs
 //   store_two_rows, store_interleaved(tile, key, lane, x, y)
 //                                x and y of the keys key and key + 1 into a tile [key][query] or [key/g][query][g]
 //   begin, end, multiply, kBlockRows
@@ -68,6 +69,12 @@ void load_rows_of(const void* source, int64_t stride, int64_t positions, int64_t
   typename E::Element* row = static_cast<typename E::Element*>(rows);
   for (int64_t position = 0; position < kTile; ++position, row += padded) {
     const int64_t present = position < positions ? features : 0;
+    if constexpr (E::kGroup == 2 && type == AttentionType::kBFloat16) {  // as they are
+      if (present == padded) {
+        copy_bytes<E>(static_cast<const uint16_t*>(source) + position * stride, row, 2 * padded);
+        continue;
+      }
+    }
     for (int64_t feature = 0; feature < padded; feature += E::kLanes) {
       const typename E::Float values =
           feature < present ? load_values<E, type>(source, position * stride + feature, present - feature) : E::zero();
@@ -114,12 +121,12 @@ template <class E>
 void interleave(const void* rows, int64_t padded, void* interleaved) {
   const auto* from = static_cast<const typename E::Element*>(rows);
   auto* to = static_cast<typename E::Element*>(interleaved);
-  for (int64_t row = 0; row < kTile; row += E::kGroup) {
-    for (int64_t feature = 0; feature < padded; ++feature) {
-      for (int64_t member = 0; member < E::kGroup; ++member) {
-        to[row * padded + feature * E::kGroup + member] = from[(row + member) * padded + feature];
-      }
-    }
+  if constexpr (E::kGroup == 1) {
+    copy_bytes<E>(from, to, kTile * padded * static_cast<int64_t>(sizeof(*to)));
+  } else {
+    static_assert(E::kGroup == 2);
+    for (int64_t row = 0; row < kTile; row += 2)
+      E::interleave_two(from + row * padded, from + (row + 1) * padded, padded, to + row * padded);
   }
 }
 
