@@ -71,8 +71,7 @@ void measure(int64_t tokens, int64_t inputs, int64_t outputs, int repeats, at::S
       "dx = dy W", flop, repeats, [&] { matmul_input_grad(dy, weight); },
       [&] { at::mm(dy.to(aten), weight.to(aten)).to(type); });
   compare(
-      "dW += dy^T x", flop, repeats,
-      [&] { matmul_weight_grad(dy, x, next_grad(), espalier::tensor::GradWrite::kAdd); },
+      "dW += dy^T x", flop, repeats, [&] { matmul_weight_grad(dy, x, next_grad(), espalier::tensor::GradWrite::kAdd); },
       [&] {
         if (type == at::kFloat)
           next_grad().addmm_(dy.t(), x);

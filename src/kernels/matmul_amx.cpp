@@ -218,18 +218,17 @@ void store_packed(const PanelProduct& product, float* c, int64_t c_stride) {
 void store_bf16(const PanelProduct& product, const uint16_t* bias, uint16_t* y, int64_t y_stride) {
   for_each_row(product, fetch_nothing,
                [=](const float* sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-                 write_bf16(sums, rows, columns, bias == nullptr ? nullptr : bias + column,
-                            y + row * y_stride + column, y_stride);
+                 write_bf16(sums, rows, columns, bias == nullptr ? nullptr : bias + column, y + row * y_stride + column,
+                            y_stride);
                });
 }
 
 void store_sum_bf16(const PanelProduct& product, const Addend& plus, uint16_t* y, int64_t y_stride) {
-  for_each_row(product, fetch_nothing,
-               [=](const float* sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-                 const Addend here{plus.by_product, plus.by_addend, plus.values + row * plus.stride + column,
-                                   plus.stride};
-                 write_sum_bf16(sums, rows, columns, here, y + row * y_stride + column, y_stride);
-               });
+  for_each_row(
+      product, fetch_nothing, [=](const float* sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+        const Addend here{plus.by_product, plus.by_addend, plus.values + row * plus.stride + column, plus.stride};
+        write_sum_bf16(sums, rows, columns, here, y + row * y_stride + column, y_stride);
+      });
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ PackedB pack_blocks(int64_t columns, int64_t depth, bool depth_outside, Pack pac
   return b;
 }
 
-// Products that are deep enough for slices: a thread's share of 512 x 512 sums stays in the second-level cache while the
-// depth runs, and so does the slice of B for them.
+// Products that are deep enough for slices: a thread's share of 512 x 512 sums stays in the second-level cache while
+// the depth runs, and so does the slice of B for them.
 constexpr int64_t kSliceDepth = 512, kSliceColumns = 512, kSliceRows = 512, kMinSliced = 4096;
 
 // The whole panels from `begin` to `end`.
@@ -175,7 +175,8 @@ void multiply_transposed(const Bf16Kernels& kernels, const TransposedProduct& pr
   const int64_t panel_elements = kPanel * b.depth;
   // Panels of A fill the cache; some of B pass by, each used by all of them.
   const int64_t most = cached_columns(b.depth) / kPanel, num_groups = (end - begin + most - 1) / most;
-  const int64_t group = (end - begin + num_groups - 1) / num_groups, block = std::max<int64_t>(1, most / (kernels.has_tiles ? 2 : 8)) * kPanel;
+  const int64_t group = (end - begin + num_groups - 1) / num_groups,
+                block = std::max<int64_t>(1, most / (kernels.has_tiles ? 2 : 8)) * kPanel;
   const auto multiply = product.write == GradWrite::kAdd ? kernels.add_packed : kernels.store_packed;
   const at::Tensor packed = scratch(group * panel_elements);
   uint16_t* a = mutable_bf16_data(packed);

@@ -17,9 +17,9 @@ namespace espalier::kernels {
 namespace matmul_test {
 
 using reference::expect_within;
-using tensor::GradWrite;
 using reference::product_bound;
 using reference::random;
+using tensor::GradWrite;
 
 struct Size {
   int64_t tokens, inputs, outputs;
@@ -28,10 +28,10 @@ constexpr Size kSizes[] = {{1, 1, 1},      {1, 7, 33},   {7, 33, 129}, {33, 129,
                            {129, 500, 33}, {500, 33, 1}, {33, 96, 500}};
 constexpr int kNumSizes = 7;
 // More tokens than one block of the weight gradient; rows that need no padding; blocks of the depth, and more columns
-// than a group of panels.
-constexpr Size kBlockedSizes[] = {{1, 7, 33},     {33, 129, 7},    {129, 500, 33},  {1100, 96, 65},
-                                  {64, 768, 160}, {40, 1000, 800}, {96, 2048, 320}, {70, 3000, 33}};
-constexpr int kNumBlockedSizes = 8;
+// than a group of panels; slices of the depth, the last one short, and more rows and columns than one share of sums.
+constexpr Size kBlockedSizes[] = {{1, 7, 33},      {33, 129, 7},    {129, 500, 33}, {1100, 96, 65}, {64, 768, 160},
+                                  {40, 1000, 800}, {96, 2048, 320}, {70, 3000, 33}, {70, 4128, 65}, {1210, 4608, 560}};
+constexpr int kNumBlockedSizes = 10;
 
 at::Tensor wide(const at::Tensor& x) { return x.to(at::kDouble); }
 
