@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/whereabouts.h"
 #include "cuda/cuda.h"
+#include "kernels/wide_product.h"
 #include "launch/hold.h"
 #include "launch/snapshot_memory.h"
 #include "tensor/cpu_allocator.h"
@@ -61,6 +62,7 @@ int main(int argc, char** argv) {
     espalier::launch::open_snapshot_memory();
     espalier::launch::open_hold();
     espalier::tensor::install_cpu_allocator();
+    espalier::kernels::make_library_products_repeatable();
     try {
       return espalier::dispatch({argv + 1, argv + argc});
     } catch (const c10::OutOfMemoryError& error) {

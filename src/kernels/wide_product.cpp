@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/cpu_isa.h"
 #include "base/error.h"
@@ -174,6 +175,11 @@ at::Tensor widened(const at::Tensor& x) { return x.to(at::kFloat); }
 bool takes_panels(const at::Tensor& a) { return multiplies_fp32(cpu_isa()) && a.size(0) >= kMinRows; }
 
 }  // namespace
+
+void make_library_products_repeatable() {
+  const CpuIsa isa = best_cpu_isa();
+  if (isa >= CpuIsa::kAvx2 && !multiplies_fp32(isa)) ::setenv("MKL_CBWR", "AUTO,STRICT", /*replace=*/0);
+}
 
 void panel_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias, const at::Tensor& c) {
   check(a, b, c);

@@ -160,7 +160,11 @@ TEST(Zero, AnOverflowOnOneRankIsSkippedByAll) {
       const at::Tensor before = shared.params.flat_values().clone();
       shared.reduce(c, 0);
       shared.reducer.begin_step(c.num_micro_batches);
-      if (grid.rank == 1) shared.params.at("layers.1.column").grad[0][0] = std::numeric_limits<float>::infinity();
+      if (grid.rank == 1) {
+        tensor::Param& column = shared.params.at("layers.1.column");
+        tensor::settle_grad(column);  // so that what is planted is added to
+        column.grad[0][0] = std::numeric_limits<float>::infinity();
+      }
       run_backward(shared.params, grid, c, 1);
       shared.reducer.finish_step();
       const StepResult result = shared.optimizer.step(kRate, 1);
