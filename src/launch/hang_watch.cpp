@@ -13,8 +13,9 @@ namespace espalier::launch {
 namespace {
 
 constexpr double kBetweenLooks = 0.25;
-// After a pause of the launcher itself (the machine was suspended) the ranks' time starts anew.
-constexpr double kOwnPause = 2;
+// A pause of the launcher itself is not counted to the ranks' time (it waits for a slow store: again and again,
+// perhaps); after a long one (the machine was suspended) that starts anew.
+constexpr double kOwnPause = 2, kLongPause = 10;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -153,8 +154,17 @@ std::optional<Hang> HangWatch::look(const std::vector<pid_t>& pids, std::optiona
   const double now = senses_.now();
   if (rules_.shortest <= 0 || now - last_look_ < kBetweenLooks) return std::nullopt;
   memories_.resize(pids.size());
-  if (last_look_ < 0 || now - last_look_ > kOwnPause)  // what is known of them stays: only their time starts anew
-    for (Memory& memory : memories_) memory.progress_at = memory.cpu_at = now, memory.stopped_at.reset();
+  const double since_last = now - last_look_;
+  for (Memory& memory : memories_) {  // what is known of them stays
+    if (last_look_ < 0 || since_last > kLongPause) {
+      memory.progress_at = memory.cpu_at = now;
+      memory.stopped_at.reset();
+    } else if (since_last > kOwnPause) {
+      memory.progress_at += since_last;
+      memory.cpu_at += since_last;
+      if (memory.stopped_at) *memory.stopped_at += since_last;
+    }
+  }
   last_look_ = now;
   std::vector<RankSight> ranks(pids.size());
   for (size_t at = 0; at < pids.size(); ++at) {

@@ -221,6 +221,20 @@ TEST(HangWatch, ARunThatStaysSuspendedIsReportedOnce) {
   EXPECT_EQ(ranks.look_for(10).size(), 1);
 }
 
+// A launcher whose store answers after 2.5 s each time looks now and then: these times do not count, the others do.
+TEST(HangWatch, ALauncherThatWaitsAgainAndAgainNamesWhoHangs) {
+  TwoRanks ranks;
+  ranks.sights[0].waiting = Waiting::kNothing;
+  ranks.states = "SS";
+  double looked_for = 0;
+  while (looked_for < 100 && ranks.look_for(1).empty()) {
+    ranks.pause(2.5);
+    ++looked_for;
+  }
+  EXPECT_GE(looked_for, 5 - 1) << "the pauses count";
+  EXPECT_LT(looked_for, 100) << "it is never named";
+}
+
 // All of them were in an all-reduce, or asleep for a moment, when the run was suspended.
 TEST(HangWatch, ARunThatGoesOnAfterItWasSuspendedIsNotTakenForOneThatHangs) {
   for (const Waiting waits : {Waiting::kPeers, Waiting::kNothing}) {

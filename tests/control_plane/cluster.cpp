@@ -436,7 +436,9 @@ void Cluster::check_told_have_ended(size_t count, Nanoseconds told_at) {
 bool Cluster::may_time_out(const Hang& hang) const {
   if (!hang.lasts()) return hang.seconds > scenario_.exchange_timeout_seconds;
   const bool is_named = hang.kind == HangKind::kStopped || hang.kind == HangKind::kAsleep;
-  return !is_named || scenario_.options.hang_timeout_seconds <= 0 || scenario_.longest_pause() > 4;
+  // After a pause, be it of ranks that were all stopped and let go on, a step may take long without being a hang.
+  const double pause = std::max(scenario_.longest_pause(), training_.longest_pause());
+  return !is_named || scenario_.options.hang_timeout_seconds <= 0 || pause > 4;
 }
 
 bool Cluster::must_complete() const {
