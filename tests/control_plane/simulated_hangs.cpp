@@ -181,6 +181,7 @@ void SimulatedRanks::freeze(int64_t local_rank, const Hang& hang, Place place, N
                     ", step ", place.step, hang.lasts() ? "" : concat(", for ", hang.seconds, " s")));
   const bool is_where_it_was = frozen.last_progress == place.progress;
   if (is_where_it_was) still_since = frozen.last_still_since;
+  if (!is_where_it_was) said_suspended_ = false;  // else perhaps nobody has seen that it went on
   // It went on for too short a time, perhaps, to be seen: then its time does not start anew.
   Nanoseconds due_since = still_since;
   if (is_where_it_was) due_since = frozen.last_stopped_since ? now() : frozen.last_due_since;
@@ -209,7 +210,6 @@ void SimulatedRanks::thaw(int64_t local_rank, uint64_t number) {
   owner_.say(concat("rank ", first_rank_ + local_rank, " goes on"));
   const Frozen was = *std::exchange(thawed.frozen, std::nullopt);
   changed_ = now();
-  said_suspended_ = false;
   thawed.held_up.emplace_back(was.place.begin, now() - was.since);
   if (was.hang.lasts()) training_.note_pause(seconds_of(now() - was.since));
   if (was.place.phase != RunPhase::kExit) {
@@ -305,6 +305,7 @@ void SimulatedRanks::end_hung(const std::optional<launch::ToldToEnd>& told) {
   // The watch passes over a call that follows another closely, so that it may see a longer pause than this.
   if (last_look_ < 0 || since_last > 2 - look_seconds()) watched_since_ = now();
   last_look_ = now();
+  if (!are_all_stopped()) said_suspended_ = false;
   std::vector<pid_t> pids;
   for (int64_t number = 0; number < std::ssize(ranks_); ++number)
     pids.push_back(rank(number).has_ended ? -1 : pid_of(number));
