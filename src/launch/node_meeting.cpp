@@ -27,6 +27,7 @@ constexpr const char* kForGood = "for good";
 constexpr double kSecondsToConfirm = 60;  // for those who are to take part
 constexpr const char* kRoundKey = "launch/round";
 constexpr const char* kOverKey = "launch/over";
+constexpr const char* kLaunchersKey = "launch/launchers";  // the cards of all that have come to any round, one a line
 
 int64_t num_ranks(const std::vector<Node>& nodes) {
   int64_t count = 0;
@@ -48,6 +49,9 @@ std::string key_of(int64_t round, const std::string& name) {
   key += name;
   return key;
 }
+
+// Of a launcher that has left the run, in whatever round.
+std::string gone_key(const std::string& id) { return "launch/gone/" + id; }
 
 Failure gone(const Round& round) {
   const Node& node = round.nodes[round.node];
@@ -85,10 +89,13 @@ std::string NodeMeeting::key(const std::string& name) const { return key_of(roun
 
 std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled) {
   stop_watching();
-  if (round_ >= 0)
+  if (round_ >= 0) {
     ++round_;
-  else
+  } else {
     round_ = store_.check({kRoundKey}) ? std::stoll(store_.get(kRoundKey, 10s)) : 0;
+    leave_departure();
+    store_.append(kLaunchersKey, internal::to_json(self_) + "\n");
+  }
   bool was_without = false;
   while (!is_cancelled() && !store_.check({kOverKey})) {
     if (store_.check({key("world")})) {  // too late for this one
@@ -149,12 +156,13 @@ void NodeMeeting::leave() {
     store_.set(key_of(round, "left/" + self_.id), "");
     store_.set(key_of(round, kSomebodyLeft), "");
   }
+  store_.set(gone_key(self_.id), "");
   store_.leave_will({}, {});
 }
 
 // Others learn from the store if this launcher goes before it has said something else.
 void NodeMeeting::leave_departure(std::vector<std::string> keys, std::vector<std::string> values) {
-  for (const std::string& mark : {key("left/" + self_.id), key(kSomebodyLeft)})
+  for (const std::string& mark : {key("left/" + self_.id), key(kSomebodyLeft), gone_key(self_.id)})
     keys.push_back(mark), values.push_back("");
   store_.leave_will(keys, values);
 }
@@ -498,15 +506,17 @@ RoundOutcome NodeMeeting::outcome_after_all() {
   return end_well(store_) == kRoundRegroups ? RoundOutcome::kRegroups : RoundOutcome::kDone;
 }
 
+// Who waits may not have heard of this round yet, and be on none of its lists: launchers are known here from when they
+// first came until they leave.
 bool NodeMeeting::others_are_enough(size_t without) {
   std::vector<Node> others = nodes_;
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(without));
   const std::set<std::string> members = ids_of(nodes_);
-  std::set<std::string> known = members;
-  for (const char* list : {"arrived", "waiting"})  // one that came as the list was closed does not wait yet
-    if (store_.check({key(list)}))
-      for (Node& node : nodes_in(list))
-        if (known.insert(node.id).second) others.push_back(std::move(node));
+  for (const std::string& card : split(store_.get(kLaunchersKey, 10s), '\n')) {
+    if (card.empty()) continue;
+    Node node = internal::node_from_json(card);
+    if (!members.contains(node.id) && !store_.check({gone_key(node.id)})) others.push_back(std::move(node));
+  }
   const char* const answer = largest_fitting(others, members).empty() ? "no" : "yes";
   return store_.compare_set(key("goes-on"), "", answer) == "yes";  // others may have come or left for another launcher
 }
