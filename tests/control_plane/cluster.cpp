@@ -116,7 +116,6 @@ class Cluster {
   void check_codes();
   double time_to_end_once_told() const;
   void check_told_have_ended(size_t count, Nanoseconds told_at);
-  bool may_time_out(const Hang& hang) const;
   bool must_complete() const;
 
   const Scenario& scenario_;
@@ -432,21 +431,13 @@ void Cluster::check_told_have_ended(size_t count, Nanoseconds told_at) {
       violate(concat("launcher ", number, " was told to end long ago"));
 }
 
-// That it hangs for ever, and nobody is sure to name it before others give up waiting for it.
-bool Cluster::may_time_out(const Hang& hang) const {
-  if (!hang.lasts()) return hang.seconds > scenario_.exchange_timeout_seconds;
-  const bool is_named = hang.kind == HangKind::kStopped || hang.kind == HangKind::kAsleep;
-  // After a pause, be it of ranks that were all stopped and let go on, a step may take long without being a hang.
-  const double pause = std::max(scenario_.longest_pause(), training_.longest_pause());
-  return !is_named || scenario_.options.hang_timeout_seconds <= 0 || pause > 4;
-}
-
 bool Cluster::must_complete() const {
+  if (training_.has_timed_out_early()) return false;  // a lost peer is one of --max-restarts, whoever is left
   std::set<int> hurt = scenario_.bad_machines;
   for (const Fault& fault : scenario_.faults) {
     const bool is_outside = fault.kind == FaultKind::kRankKilled || fault.kind == FaultKind::kLauncherKilled ||
                             fault.kind == FaultKind::kMachineBack || fault.kind == FaultKind::kRankHangs;
-    if (!is_outside || (fault.kind == FaultKind::kRankHangs && may_time_out(fault.hang))) return false;
+    if (!is_outside) return false;
     if (fault.machine == 0 && fault.kind == FaultKind::kLauncherKilled) return false;
     hurt.insert(fault.machine);
   }

@@ -13,7 +13,8 @@
 //   every launcher ends, within an hour of the last fault
 //   exit code 0 says that the training is complete, or that it was told to stop and has saved
 //   a run that nothing disturbs takes one start; one whose faults come from outside completes while the machines that
-//   nothing befell, and that were there from the beginning, are enough
+//   nothing befell, and that were there from the beginning, are enough, unless ranks gave up waiting for one that hung
+//   before it was to be named
 //   starts without gain are bounded by --max-restarts for each machine that is left out or comes anew
 //   launchers of the last round return the same code (where no machine may be left out)
 //   all launchers that are told to end have ended soon, whatever hangs

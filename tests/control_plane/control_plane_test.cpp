@@ -330,6 +330,30 @@ TEST_F(ControlPlane, ThatAllRanksAreStoppedIsSaidOnceAlsoWhenTheLauncherPauses) 
   EXPECT_EQ(simulate(scenario_of(2156170)).violation, "");
 }
 
+// The launcher waits for its store for some seconds, again and again: these pauses do not count, but they do not make
+// the time of a rank start anew either.
+TEST_F(ControlPlane, WhoHangsIsNamedInTimeThoughTheStoreIsSlow) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Scenario scenario = machines(2, 1, 2);
+    scenario.seed = seed;
+    scenario.num_steps = 60;
+    scenario.has_phases = true;
+    scenario.network.late = 0.05, scenario.network.latest = 5;
+    scenario.faults = {{40, FaultKind::kRankHangs, 0, {.kind = HangKind::kDisk}}};
+    const Verdict verdict = simulate(scenario);
+    EXPECT_EQ(verdict.violation, "") << seed;
+    EXPECT_EQ(verdict.num_named, 1) << seed;
+  }
+  EXPECT_EQ(simulate(scenario_of(10058799)).violation, "");
+}
+
+// A machine's only rank is stopped, and let go on after that is said: those that waited for it, and are stopped then,
+// have five times that long, and the last one gives up waiting for them before. With --max-restarts 0 the run ends.
+TEST_F(ControlPlane, WhoIsKnownForALongWaitMayBeGivenUpBeforeItIsNamed) {
+  for (const auto& scenario_of : {control_plane::scenario_of, with_spares, with_held_ranks})
+    EXPECT_EQ(simulate(scenario_of(10101424)).violation, "");
+}
+
 // Two ranks sleep in an exchange at once, so that nobody is left whose wait ends: each ends with its own exchange. A
 // real one that goes on has made progress by that (base/whereabouts.cpp: ~WaitsFor) and is not named either.
 TEST_F(ControlPlane, WhoseExchangeHasTimedOutIsNotNamed) { EXPECT_EQ(simulate(scenario_of(2356851)).violation, ""); }

@@ -12,6 +12,9 @@ namespace {
 
 constexpr uint64_t kLastProgress = uint64_t{1} << 40;
 constexpr Nanoseconds kIntoNext = 500;  // behind the end of a piece, whatever rounding makes of it
+// Seconds: between two looks of the watch at least; from when on a time without one is a pause of the launcher itself,
+// and a long one (docs/launch.md).
+constexpr double kBetweenLooks = 0.25, kOwnPause = 2, kLongPause = 10;
 
 }  // namespace
 
@@ -243,9 +246,14 @@ void SimulatedRanks::wait_in_vain(int64_t local_rank, uint64_t number) {
   const Rank& waited_for = rank(local_rank);
   if (waited_for.has_ended || !waited_for.frozen || waited_for.num_hangs != number || group_.has_failed) return;
   const bool any_waits = waited_for.frozen->place.phase != RunPhase::kExit || waited_for.frozen->keeps_others;
-  if (any_waits && training_.time_out(group_)) return;
+  // Where all ranks here are stopped that is said, and none is ended.
+  const bool is_early = are_all_stopped() || seconds_of(now()) <= due(local_rank, {});
   // Its own exchange has come to the same end, and the rank with it: it does not go on.
-  if (waited_for.frozen->hang.kind == HangKind::kExchange)
+  const bool is_in_exchange = waited_for.frozen->hang.kind == HangKind::kExchange;
+  const bool is_given_up = any_waits && training_.time_out(group_);
+  if (is_early && (is_given_up || is_in_exchange)) training_.note_early_time_out();
+  if (is_given_up) return;
+  if (is_in_exchange)
     training_.fail(group_, node_, local_rank, 0, static_cast<int>(ExitCode::kLostPeer));
   else
     thaw(local_rank, number);
@@ -293,18 +301,39 @@ bool SimulatedRanks::are_all_stopped() const {
 }
 
 double SimulatedRanks::look_seconds() const {
-  return std::max(0.25, training_.scenario().options.monitor_interval_seconds);
+  return std::max(kBetweenLooks, training_.scenario().options.monitor_interval_seconds);
 }
 
-double SimulatedRanks::slack() const { return 2 * look_seconds() + 0.6 + 4 * training_.scenario().network.latest; }
+// For a look at which it is seen where it is, and another at which it is seen stopped: where the launcher waits for its
+// store meanwhile, they come later.
+double SimulatedRanks::slack() const {
+  return 2 * look_seconds() + 0.6 + std::min(4 * training_.scenario().network.latest, 2 * kOwnPause);
+}
+
+// Of the watch, which passes over a call that follows another closely.
+void SimulatedRanks::note_look() {
+  const double since_last = last_look_ < 0 ? kNever : seconds_of(now()) - seconds_of(last_look_);
+  if (since_last < kBetweenLooks) return;
+  if (last_look_ >= 0 && since_last > kOwnPause && training_.scenario().network.late == 0)
+    owner_.violate(concat(host_, ": ranks were not looked at for ", since_last, " s"));
+  if (since_last > kLongPause)
+    watched_since_ = now();
+  else if (since_last > kOwnPause)
+    pauses_.emplace_back(last_look_, now());
+  last_look_ = now();
+}
+
+// For how long the watch has counted what began then: without its launcher's own pauses, and anew after a long one.
+double SimulatedRanks::counted_since(Nanoseconds time) const {
+  const Nanoseconds from = std::max(time, watched_since_);
+  Nanoseconds counted = now() - from;
+  for (const auto& [begin, end] : pauses_)
+    if (end > from) counted -= end - std::max(begin, from);
+  return seconds_of(counted);
+}
 
 void SimulatedRanks::end_hung(const std::optional<launch::ToldToEnd>& told) {
-  const double since_last = last_look_ < 0 ? 0 : seconds_of(now() - last_look_);
-  if (since_last > 2 && training_.scenario().network.late == 0)
-    owner_.violate(concat(host_, ": ranks were not looked at for ", since_last, " s"));
-  // The watch passes over a call that follows another closely, so that it may see a longer pause than this.
-  if (last_look_ < 0 || since_last > 2 - look_seconds()) watched_since_ = now();
-  last_look_ = now();
+  note_look();
   if (!are_all_stopped()) said_suspended_ = false;
   std::vector<pid_t> pids;
   for (int64_t number = 0; number < std::ssize(ranks_); ++number)
@@ -327,14 +356,14 @@ void SimulatedRanks::end_hung(const std::optional<launch::ToldToEnd>& told) {
 
 // However long it has waited for others: that it is stopped it can be blamed for only once it has been so for long.
 bool SimulatedRanks::is_early(const Frozen& frozen) const {
-  return frozen.hang.kind == HangKind::kStopped && seconds_of(now() - frozen.stopped_since) + 0.01 < hang_timeout();
+  return frozen.hang.kind == HangKind::kStopped && counted_since(frozen.stopped_since) + 0.01 < hang_timeout();
 }
 
 void SimulatedRanks::check_named(const launch::Hang& hang, std::optional<double> seconds_since_told) {
   owner_.say(concat(host_, ": ", hang.text));
   if (hang.culprits.empty()) owner_.violate(host_ + ": a hang of nobody");
   const auto is_late_at_end = [&](const Frozen& frozen) {
-    const double still = seconds_of(now() - frozen.still_since);
+    const double still = counted_since(frozen.still_since);
     return seconds_since_told && std::min(still, *seconds_since_told) + 0.01 >= frozen.limits.told_least;
   };
   if (are_all_stopped() &&
@@ -348,7 +377,7 @@ void SimulatedRanks::check_named(const launch::Hang& hang, std::optional<double>
       continue;
     }
     const Place& place = frozen->place;
-    const double still = seconds_of(now() - frozen->still_since) + 0.01;
+    const double still = counted_since(frozen->still_since) + 0.01;
     const HangLimits& limits = frozen->limits;
     if (still < limits.least && !is_late_at_end(*frozen))
       owner_.violate(concat("rank ", number, " is named after ", still, " s, not after ", limits.least));
@@ -369,10 +398,38 @@ void SimulatedRanks::check_suspended(const launch::Hang& hang) {
   if (!are_all_stopped()) owner_.violate(concat(host_, ": not all ranks are stopped: ", hang.text));
   for (const Rank& rank : ranks_)
     if (rank.frozen &&
-        (is_early(*rank.frozen) || seconds_of(now() - rank.frozen->still_since) + 0.01 < rank.frozen->limits.least))
+        (is_early(*rank.frozen) || counted_since(rank.frozen->still_since) + 0.01 < rank.frozen->limits.least))
       owner_.violate(concat(host_, ": ranks are stopped, which is said too early: ", hang.text));
   if (std::exchange(said_suspended_, true)) owner_.violate(host_ + ": it is said twice that all ranks are stopped");
   in_time(nanoseconds(training_.hang_random().between(1, 20)), [this] { thaw_all(); });
+}
+
+// By when it is to be named; where all ranks here are stopped, by when that is to be said. Never, where several sleep
+// in an exchange: not all others wait then.
+double SimulatedRanks::due(int64_t local_rank, std::optional<double> seconds_since_told) const {
+  const Frozen& frozen = *rank(local_rank).frozen;
+  if (frozen.hang.kind == HangKind::kExchange && group_.clock.num_frozen() > 1) return kNever;
+  const bool are_suspended = are_all_stopped();
+  // So long until that much time has been counted from then on.
+  const auto until = [this](Nanoseconds from, double seconds) {
+    return seconds_of(now()) + seconds - counted_since(from);
+  };
+  // In an exchange it is for all of them that time has to pass, also for who was frozen until now.
+  const Nanoseconds wait_since = frozen.hang.kind == HangKind::kExchange ? changed_ : 0,
+                    since = std::max(frozen.due_since, wait_since);
+  // It has to be stopped, or without processor time, for so long, however long it waited before. Who made progress
+  // just before it was stopped is first seen stopped a look later.
+  const bool is_stopped = frozen.hang.kind == HangKind::kStopped;
+  const double frozen_due =
+      until(frozen.since, is_stopped ? hang_timeout() + look_seconds() : std::min(5.0, hang_timeout()));
+  double due = std::max(until(since, frozen.limits.most), frozen_due);
+  if (seconds_since_told && (!are_suspended || said_suspended_)) {
+    double told_due = std::max(until(since, frozen.limits.told_most),
+                               seconds_of(now()) - *seconds_since_told + frozen.limits.told_most);
+    if (is_stopped) told_due = std::max(told_due, frozen_due);
+    due = are_suspended ? told_due : std::min(due, told_due);
+  }
+  return std::max(due, seconds_of(changed_)) + slack();
 }
 
 void SimulatedRanks::check_none_is_missed(std::optional<double> seconds_since_told) {
@@ -382,29 +439,11 @@ void SimulatedRanks::check_none_is_missed(std::optional<double> seconds_since_to
   for (int64_t number = 0; number < std::ssize(ranks_); ++number) {
     const auto& frozen = rank(number).frozen;
     if (!frozen || rank(number).has_ended) continue;
-    const bool is_one_of_several =
-        frozen->hang.kind == HangKind::kExchange && group_.clock.num_frozen() > 1;  // not all others wait
-    if (is_one_of_several) continue;
-    // In an exchange it is for all of them that time has to pass, also for who was frozen until now.
-    const Nanoseconds wait_since = frozen->hang.kind == HangKind::kExchange ? changed_ : 0;
-    const double since = seconds_of(std::max({frozen->due_since, watched_since_, wait_since})),
-                 now_seconds = seconds_of(now());
-    // It has to be stopped, or without processor time, for so long, however long it waited before. Who made progress
-    // just before it was stopped is first seen stopped a look later.
-    const bool is_stopped = frozen->hang.kind == HangKind::kStopped;
-    const double frozen_due =
-        seconds_of(frozen->since) + (is_stopped ? hang_timeout() + look_seconds() : std::min(5.0, hang_timeout()));
-    double due = std::max(since + frozen->limits.most, frozen_due);
-    if (seconds_since_told && (!are_suspended || said_suspended_)) {
-      double told_due = std::max(since, now_seconds - *seconds_since_told) + frozen->limits.told_most;
-      if (is_stopped) told_due = std::max(told_due, frozen_due);
-      due = are_suspended ? told_due : std::min(due, told_due);
-    }
-    due = std::max(due, seconds_of(changed_)) + slack();
-    last_due = std::max(last_due, due);
-    if (!are_suspended && now_seconds > due)
+    const double named_by = due(number, seconds_since_told);
+    last_due = std::max(last_due, named_by);
+    if (!are_suspended && seconds_of(now()) > named_by)
       owner_.violate(concat("rank ", first_rank_ + number, " hangs (", to_string(frozen->hang.kind), " in ",
-                            to_string(frozen->place.phase), ") for ", now_seconds - seconds_of(frozen->since),
+                            to_string(frozen->place.phase), ") for ", seconds_of(now() - frozen->since),
                             " s, and is not named"));
   }
   if (are_suspended && seconds_of(now()) > last_due && (!said_suspended_ || seconds_since_told))

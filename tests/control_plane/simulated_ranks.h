@@ -117,9 +117,12 @@ class SimulatedRanks : public launch::Ranks {
   std::vector<double> stretches_of(int64_t local_rank, const Place& place) const;
   HangLimits limits_of(int64_t local_rank, const Hang& hang, const Place& place) const;
   bool are_all_stopped() const;
+  void note_look();
+  double counted_since(Nanoseconds time) const;
   bool is_early(const Frozen& frozen) const;
   void check_named(const launch::Hang& hang, std::optional<double> seconds_since_told);
   void check_suspended(const launch::Hang& hang);
+  double due(int64_t local_rank, std::optional<double> seconds_since_told) const;
   void check_none_is_missed(std::optional<double> seconds_since_told);
   double look_seconds() const;  // between two
   double slack() const;
@@ -138,6 +141,7 @@ class SimulatedRanks : public launch::Ranks {
   Nanoseconds joined_ = 0;
   launch::HangWatch watch_;
   Nanoseconds last_look_ = -1, watched_since_ = 0, changed_ = 0;  // who is frozen here
+  std::vector<std::pair<Nanoseconds, Nanoseconds>> pauses_;       // of the launcher itself, from one look to the next
   bool said_suspended_ = false;
   bool are_held_ = false;
   std::vector<launch::Failure> unseen_failures_, failures_;

@@ -77,6 +77,9 @@ class SimulatedTraining {
   // Of a rank that was to hang for ever, and was let go on.
   void note_pause(double seconds) { longest_pause_ = std::max(longest_pause_, seconds); }
   double longest_pause() const { return longest_pause_; }
+  // Ranks gave up waiting for one that hung, and nobody was to have named it by then.
+  void note_early_time_out() { has_timed_out_early_ = true; }
+  bool has_timed_out_early() const { return has_timed_out_early_; }
   void note_named() { ++num_named_; }
   int64_t num_named() const { return num_named_; }  // as they hung
   double start_of_time() const { return 1.7e9; }    // seconds since 1970
@@ -105,7 +108,7 @@ class SimulatedTraining {
   int64_t run_ = 0;
   int64_t on_disk_ = 0, in_memory_ = 0, furthest_ = 0, num_gains_ = 0, num_held_ = 0, num_named_ = 0;
   double longest_pause_ = 0;
-  bool is_complete_ = false, has_stopped_well_ = false, has_copies_ = false;
+  bool is_complete_ = false, has_stopped_well_ = false, has_copies_ = false, has_timed_out_early_ = false;
 };
 
 }  // namespace espalier::control_plane
