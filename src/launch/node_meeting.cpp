@@ -147,10 +147,14 @@ bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   return false;
 }
 
-bool NodeMeeting::all_have_left() { return have_left(world_of(round_).nodes, /*all=*/true); }
+// Also one that left on its way to the next round.
+bool NodeMeeting::all_have_left() {
+  const std::vector<Node> nodes = world_of(round_).nodes;
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [this](const Node& node) { return store_.check({gone_key(node.id)}); });
+}
 
-// Those that wait for a start after one in which this machine took part look who has left that one: it may leave before
-// it has come to the next.
+// Also the round before, on whose lists it is while it is not yet on those of the next.
 void NodeMeeting::leave() {
   for (int64_t round = std::max<int64_t>(round_ - 1, 0); round <= round_; ++round) {
     store_.set(key_of(round, "left/" + self_.id), "");
@@ -167,10 +171,9 @@ void NodeMeeting::leave_departure(std::vector<std::string> keys, std::vector<std
   store_.leave_will(keys, values);
 }
 
-bool NodeMeeting::have_left(const std::vector<Node>& nodes, bool all) {
+bool NodeMeeting::any_has_left(const std::vector<Node>& nodes) {
   const auto has_left = [this](const Node& node) { return store_.check({key("left/" + node.id)}); };
-  if (!store_.check({key(kSomebodyLeft)})) return false;
-  return all ? std::all_of(nodes.begin(), nodes.end(), has_left) : std::any_of(nodes.begin(), nodes.end(), has_left);
+  return store_.check({key(kSomebodyLeft)}) && std::any_of(nodes.begin(), nodes.end(), has_left);
 }
 
 // A launcher's card does not change within a round and is fetched once; who has left is asked only once somebody has:
@@ -390,7 +393,7 @@ bool NodeMeeting::all_are_ready(const std::vector<Node>& nodes) {
       return store_.compare_set(key("begins"), "", "yes") == "yes";
     } catch (const RendezvousTimeout&) {
       const bool is_over = store_.check({round_over_key(round_)});
-      if (!is_over && !have_left(nodes, /*all=*/false)) continue;
+      if (!is_over && !any_has_left(nodes)) continue;
       if (store_.compare_set(key("begins"), "", "no") == "yes") return true;  // the round begins, and fails
       report_failed();
       return false;

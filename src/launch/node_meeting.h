@@ -121,7 +121,7 @@ class NodeMeeting {
   std::vector<Node> nodes_in(const std::string& list);  // but those that have left
   // This launcher's last will: that it has left this round, and what else these keys say.
   void leave_departure(std::vector<std::string> keys = {}, std::vector<std::string> values = {});
-  bool have_left(const std::vector<Node>& nodes, bool all);  // all of them, or any
+  bool any_has_left(const std::vector<Node>& nodes);
   std::string missing(const std::vector<Node>& nodes) const;
   std::vector<Node> number_nodes(std::vector<Node> nodes) const;
   std::vector<Node> largest_fitting(std::vector<Node> nodes, const std::set<std::string>& preferred) const;

@@ -300,6 +300,14 @@ TEST_F(ControlPlane, NobodyWaitsForOneThatLeftBeforeTheNextStart) {
   }
 }
 
+// One dies before a start begins, and the other of that start as it comes to the next one: after it has left its will
+// for that, and before it is on its list. Who waits for the former start to be over goes on.
+TEST_F(ControlPlane, NobodyWaitsForOneThatDiesBeforeItIsOnTheNextList) {
+  const Verdict verdict = simulate(scenario_of(20026673));
+  EXPECT_EQ(verdict.violation, "");
+  EXPECT_TRUE(verdict.is_complete);
+}
+
 // Where all machines are needed, whoever is told to end between two starts ends the run, and the others do not wait for
 // it until their time to join is over.
 TEST_F(ControlPlane, WhoIsToldToEndBetweenTwoStartsIsNotWaitedFor) {
