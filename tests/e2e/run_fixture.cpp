@@ -4,9 +4,16 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "kernels/wide_product.h"
 #include "train/run.h"
 
 namespace espalier::test {
+namespace {
+
+// As the engine does before its first product: runs in this process are compared with those of the program.
+[[maybe_unused]] const bool kProductsRepeat = (kernels::make_library_products_repeatable(), true);
+
+}  // namespace
 
 ParsedRun::ParsedRun(const Words& words, const dist::Grid& grid, const config::Family& family) {
   if (grid.shape.num_ranks() > 1) config.num_ranks = grid.shape.num_ranks();
