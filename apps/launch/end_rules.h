@@ -16,14 +16,14 @@ namespace espalier {
 
 struct EndRules {
   std::string kill_switch_path;                  // empty: none
-  std::optional<int64_t> exit_duration_in_mins;  // from the start of the ranks
+  std::optional<int64_t> exit_duration_in_mins;  // from the start of the launcher
 };
 
 class EndWatch {
  public:
   explicit EndWatch(const EndRules& rules);
 
-  // So many seconds after the ranks were started.
+  // So many seconds after the launcher was started.
   launch::ReasonToEnd reason(double seconds) const;
 
  private:

@@ -36,7 +36,7 @@ struct FileChecks {
   bool is_blank(const char* name, const std::string& folder);
   // The command says how the run began; it continues from its own checkpoints.
   bool has_gone_on() const {
-    return !config.data.eval_only && store::has_gone_on(beginning_of(config.checkpoint), config.checkpoint.save);
+    return !config.data.eval_only && store::has_gone_on(beginning_of(config), config.checkpoint.save);
   }
   void check_save();
   void check_load();

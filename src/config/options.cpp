@@ -58,7 +58,9 @@ void add_training(OptionTable& table, RunConfig& config) {
   table.add("--exit-interval", training.exit_interval, "save and exit after a step that is a multiple of this")
       .minimum(1)
       .on_resume(ResumeRule::kFree);
-  table.add("--exit-duration-in-mins", training.exit_duration_in_mins, "save and exit after this many minutes")
+  table
+      .add("--exit-duration-in-mins", training.exit_duration_in_mins,
+           "save and exit this many minutes after the launch")
       .minimum(0)
       .on_resume(ResumeRule::kFree);
   table.add("--kill-switch-path", training.kill_switch_path, "save and exit when this file exists")

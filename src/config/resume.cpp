@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "config/run_config.h"
 #include "plan/batch_ramp.h"
+#include "spec/optimizer.h"
 #include "text/tokenizer.h"
 
 namespace espalier::config {
@@ -233,11 +234,13 @@ void check_length_stages(const RunConfig& config, int64_t consumed_samples, Prob
   }
 }
 
-store::Beginning beginning_of(const CheckpointConfig& checkpoint) {
+store::Beginning beginning_of(const RunConfig& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
   return {.load = checkpoint.load,
           .ckpt_step = checkpoint.ckpt_step,
           .finetune = checkpoint.finetune,
-          .no_load_optim = checkpoint.no_load_optim};
+          .no_load_optim = checkpoint.no_load_optim,
+          .optimizer = spec::optimizer_kind(config.optimizer).name()};
 }
 
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {

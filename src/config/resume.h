@@ -74,7 +74,7 @@ void check_order(const store::TrainingState& saved, const store::TrainingState& 
 void check_length_stages(const RunConfig& config, int64_t consumed_samples, Problems& problems);
 
 // What the command says of how its run begins.
-store::Beginning beginning_of(const CheckpointConfig& checkpoint);
+store::Beginning beginning_of(const RunConfig& config);
 
 // What makes the same numbers differ in their last bits: layout, threads, CPU, libtorch; one line each, to be said
 // once.

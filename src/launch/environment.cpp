@@ -372,4 +372,14 @@ RankEnvironment detect_environment(const Variables& variables, const RankFlags& 
 
 RankEnvironment detect_environment(const RankFlags& flags) { return detect_environment(process_variables(), flags); }
 
+std::string launched_at_text(SteadyTime time) {
+  return std::to_string(std::chrono::nanoseconds(time.time_since_epoch()).count());
+}
+
+std::optional<SteadyTime> launched_at(const Variables& variables) {
+  const std::optional<int64_t> nanoseconds = Reader(variables).number(kLaunchedAtVariable);
+  if (!nanoseconds) return std::nullopt;
+  return SteadyTime(std::chrono::nanoseconds(*nanoseconds));
+}
+
 }  // namespace espalier::launch

@@ -9,6 +9,7 @@
 // its step's variables is refused too: it is not a single process.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -63,5 +64,12 @@ Variables process_variables();
 
 RankEnvironment detect_environment(const Variables& variables, const RankFlags& flags = {});
 RankEnvironment detect_environment(const RankFlags& flags = {});
+
+// When espalier launch was started that runs this process, on this machine's steady clock: restarts do not change it.
+// Nothing where another launcher, or none, did; a UserError where the variable holds anything else.
+using SteadyTime = std::chrono::steady_clock::time_point;
+inline constexpr const char* kLaunchedAtVariable = "ESPALIER_LAUNCHED_AT";
+std::string launched_at_text(SteadyTime time);
+std::optional<SteadyTime> launched_at(const Variables& variables = process_variables());
 
 }  // namespace espalier::launch

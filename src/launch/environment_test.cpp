@@ -121,6 +121,15 @@ TEST(Environment, OurOwnLauncherIsKnownByItsMark) {
   EXPECT_FALSE(place.foreign_store);
 }
 
+TEST(Environment, RanksKnowWhenTheirLauncherWasStarted) {
+  const SteadyTime time(std::chrono::nanoseconds(1234567890123456789));
+  EXPECT_EQ(launched_at({{kLaunchedAtVariable, launched_at_text(time)}}), time);
+  EXPECT_EQ(launched_at({{kLaunchedAtVariable, "1500000000"}}), SteadyTime(std::chrono::milliseconds(1500)));
+  EXPECT_EQ(launched_at(Variables{}), std::nullopt);
+  for (const char* text : {"-1", "noon", "1.5", "99999999999999999999"})
+    EXPECT_THROW(launched_at({{kLaunchedAtVariable, text}}), UserError) << text;
+}
+
 TEST(Environment, SlurmGivesTheFirstHostAndAPortOfTheJob) {
   const RankEnvironment place = detect_environment(slurm_variables());
   expect_place(place, LaunchKind::kSlurm, {3, 4, 1, 2}, "n07:18456");  // 15000 + 4123456 % 10000

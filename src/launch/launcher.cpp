@@ -76,7 +76,7 @@ Node this_node(const LaunchOptions& options) {
 class LocalSite : public LaunchSite {
  public:
   LocalSite(const LaunchOptions& options, const RankProgram& program, Surroundings& surroundings)
-      : options_(options), program_(program), files_(options) {
+      : options_(options), program_(program), start_(surroundings.now()), files_(options) {
     secret_ = options.is_single_node() && process_variables().count(kSecretVariable) == 0 ? new_secret()
                                                                                           : job_secret(options.run_id);
     store_ = {options.store_host, options.store_port, secret_,
@@ -211,6 +211,7 @@ class LocalSite : public LaunchSite {
     for (const auto& [name, value] : own) variables[name] = value;
     if (program_.is_ours) {
       variables["ESPALIER_LAUNCH"] = "1";
+      variables[kLaunchedAtVariable] = launched_at_text(start_);
       variables[kWhereaboutsVariable] = board.variable(local_rank);
       variables[kSecretVariable] = secret_;
       if (snapshots_) variables[kSnapshotsVariable] = snapshots_->variable(local_rank);
@@ -244,6 +245,7 @@ class LocalSite : public LaunchSite {
 
   const LaunchOptions& options_;
   const RankProgram& program_;
+  const Surroundings::Time start_;
   internal::RoundFiles files_;
   std::string secret_;
   RendezvousClient::Options store_;

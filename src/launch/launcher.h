@@ -44,8 +44,8 @@ struct RankProgram {
   std::function<void(const Incident&)> on_incident = {};  // may be empty
   // Of runs on a changing number of machines (--nnodes MIN:MAX): whether it can run on so many ranks. Empty: on any.
   std::function<bool(int64_t num_ranks)> fits = {};
-  // Why the run has to end now, so many seconds after its ranks were started, by rules that its ranks follow after the
-  // step in progress, unless they hang. Empty: there are no such rules.
+  // Why the run has to end now, so many seconds after this launcher was started, by rules that its ranks follow after
+  // the step in progress, unless they hang. Empty: there are no such rules.
   std::function<ReasonToEnd(double seconds)> reason_to_end = {};
   // Told to stop it saves, and started again it goes on from there: machines that come late may be taken in.
   bool goes_on_after_stop = false;

@@ -448,6 +448,29 @@ TEST_F(Machines, TheLossOfTheStoresHostStopsTheOthers) {
   EXPECT_TRUE(is_gone(pid_in("pid1")));
 }
 
+// --exit-duration-in-mins: a job's time does not begin anew as its ranks do.
+TEST_F(Launcher, TheTimeOfARunGoesOnAcrossRestarts) {
+  const auto note_time = [this, last = 0.0](double seconds) mutable {
+    if (seconds < last) std::ofstream(folder_ / "went_back") << last << " " << seconds;
+    last = seconds;
+    if (fs::exists(folder_ / "again")) std::ofstream(folder_ / "asked_again") << seconds;
+    return ReasonToEnd{};
+  };
+  const std::string script =
+      "echo $ESPALIER_LAUNCHED_AT >> $FOLDER/at; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { sleep 1.2; exit 3; };"
+      " echo > $FOLDER/again; while [ ! -e $FOLDER/asked_again ]; do sleep 0.02; done";
+  const int64_t before = Clock::now().time_since_epoch().count();
+  Launched launched(folder_, "l", {"--max-restarts=1", "bash", "-c", script}, note_time);
+  EXPECT_EQ(launched.wait(), 0) << launched.err();
+  EXPECT_FALSE(fs::exists(folder_ / "went_back")) << content(folder_ / "went_back");
+  std::ifstream times(folder_ / "at");
+  int64_t first = 0, second = 0;
+  ASSERT_TRUE(times >> first >> second) << content(folder_ / "at");
+  EXPECT_EQ(first, second);
+  EXPECT_GT(first, before);
+  EXPECT_LT(first, Clock::now().time_since_epoch().count() - 1'200'000'000);
+}
+
 // Its ranks have ended well, and whether the others' have nobody can tell any more.
 TEST_F(Machines, ALostStoreIsSaidAlsoWhereTheRunWasToldToEnd) {
   const auto reason = [this](double) {

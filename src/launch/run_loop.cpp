@@ -217,7 +217,7 @@ void RunLoop::look_for_reason_to_end(const Ranks& ranks) {
   if (may_be_reading && site_.has_snapshots()) return;
   if (!program_.reason_to_end || surroundings_.now() - last_question_ < kBetweenQuestions) return;
   last_question_ = surroundings_.now();
-  const ReasonToEnd reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - round_start_).count());
+  const ReasonToEnd reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - start_).count());
   if (reason.text.empty()) return;
   note_told(reason.text);
   reason_stays_ = reason.stays;

@@ -29,6 +29,7 @@ class RunLoop {
         surroundings_(surroundings),
         meeting_(meeting),
         site_(site),
+        start_(surroundings.now()),
         restarts_(options.max_restarts) {}
 
   int run();  // the launcher's exit code
@@ -77,6 +78,7 @@ class RunLoop {
   Surroundings& surroundings_;
   NodeMeeting& meeting_;
   LaunchSite& site_;
+  const Time start_;
   RestartPolicy restarts_;       // as all launchers of the round know it
   std::unique_ptr<Ranks> held_;  // for the next round; null: none
   int64_t node_ = -1;            // this machine's number in the last round; -1: there was none

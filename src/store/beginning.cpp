@@ -24,11 +24,13 @@ bool is_in(const fs::path& load, const fs::path& save) {
 // Null where the command continues in the folder that it saves to.
 Json words_of(const Beginning& beginning, const fs::path& save) {
   if (save.empty() || beginning.load.empty()) return nullptr;
-  if (is_in(beginning.load, save) && !beginning.finetune) return nullptr;
-  return {{"load", internal::absolute_path(beginning.load).string()},
-          {"ckpt_step", beginning.ckpt_step ? Json(*beginning.ckpt_step) : Json(nullptr)},
-          {"finetune", beginning.finetune},
-          {"no_load_optim", beginning.no_load_optim}};
+  if (is_in(beginning.load, save) && !beginning.finetune && !beginning.no_load_optim) return nullptr;
+  Json words = {{"load", internal::absolute_path(beginning.load).string()},
+                {"ckpt_step", beginning.ckpt_step ? Json(*beginning.ckpt_step) : Json(nullptr)},
+                {"finetune", beginning.finetune},
+                {"no_load_optim", beginning.no_load_optim}};
+  if (beginning.no_load_optim) words["optimizer"] = beginning.optimizer;
+  return words;
 }
 
 }  // namespace

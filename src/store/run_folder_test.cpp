@@ -173,6 +173,20 @@ TEST_F(RunFolder, AFinetuningInItsOwnFolderHasGoneOnOnceItHasSavedItself) {
   EXPECT_FALSE(has_gone_on(tuning, run)) << "checkpoints of a run that did not begin so";
 }
 
+// Each restart would lose the moments once more.
+TEST_F(RunFolder, ARunThatBeganWithoutItsOptimizersStateHasGoneOnOnceItHasSaved) {
+  const fs::path run = folder_ / "run";
+  SmallCheckpoint().save(run, 4);
+  const Beginning fresh{.load = run, .no_load_optim = true, .optimizer = "adam"};
+  EXPECT_FALSE(has_gone_on(fresh, run)) << "the first time";
+  remember_beginning(fresh, 4, run);
+  EXPECT_FALSE(has_gone_on(fresh, run)) << "killed before its first save";
+  SmallCheckpoint().save(run, 6);
+  EXPECT_TRUE(has_gone_on(fresh, run));
+  EXPECT_FALSE(has_gone_on({.load = run, .no_load_optim = true, .optimizer = "sgd"}, run)) << "changed once more";
+  EXPECT_FALSE(has_gone_on({.load = run, .optimizer = "adam"}, run)) << "continues there anyway";
+}
+
 TEST_F(RunFolder, OtherProgramsCheckpointsAreNamedWithTheCommandThatImportsThem) {
   const auto refusal = [&](const fs::path& folder) {
     return error_of([&] { find_checkpoint(folder, {}, folder); });  // also where a new run could start

@@ -254,14 +254,14 @@ const std::string& Job::loads_from() const {
   return from.rolled_back_to ? from.save : from.load;
 }
 
-// A run that began in another folder, or finetunes what was in its own, and has saved since, continues from what it
-// saved: the command says how it began.
+// A run that began in another folder, or from a part of what was in its own, and has saved since, continues from what
+// it saved: the command says how it began.
 void Job::continue_own_run() {
   config::CheckpointConfig& from = config_.checkpoint;
   if (from.rolled_back_to || config_.data.eval_only) return;
-  if (!grid_.world.any(grid_.rank == 0 && store::has_gone_on(config::beginning_of(from), from.save))) return;
+  if (!grid_.world.any(grid_.rank == 0 && store::has_gone_on(config::beginning_of(config_), from.save))) return;
   log_info("this run began from ", from.load, ", as its command says, and continues from its own newest checkpoint in ",
-           from.save);
+           from.save, from.load == from.save ? "; to begin so once more, remove '.began_from' there" : "");
   from.load = from.save;
   from.ckpt_step.reset();
   from.finetune = from.no_load_optim = false;
@@ -577,7 +577,7 @@ void Job::prepare_save_folder() {
     store::remember_step_asked_for(from.load, from.ckpt_step, from.save);
   const bool begins = loaded_ ? !is_pretrained_ : from.finetune;  // also a finetuning of weights that were drawn
   if (begins && !is_from_memory_ && !config_.data.eval_only && !from.rolled_back_to)
-    store::remember_beginning(config::beginning_of(from), loaded_ ? loaded_->step : 0, from.save);
+    store::remember_beginning(config::beginning_of(config_), loaded_ ? loaded_->step : 0, from.save);
   if (aside.num_records > 0)
     log_info(aside.num_records, " records after step ", trainer_->position().step,
              " moved to metrics.superseded.jsonl");

@@ -18,7 +18,7 @@ constexpr double kPatienceSeconds = 2;
 launch::Variables variables_outside_of_ranks() {
   launch::Variables variables = launch::process_variables();
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-                           "ESPALIER_LAUNCH", "GROUP_RANK", "ROLE_RANK"})
+                           "ESPALIER_LAUNCH", launch::kLaunchedAtVariable, "GROUP_RANK", "ROLE_RANK"})
     variables.erase(name);
   return variables;
 }

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/stop_signals.h"
 #include "base/whereabouts.h"
+#include "launch/environment.h"
 #include "launch/hold.h"
 #include "launch/snapshot_memory.h"
 #include "report/events.h"
@@ -453,7 +454,7 @@ void run(config::RunConfig& config, const OptionTable& table, const std::string&
   if (config.checkpoint.save.empty() && !config.data.eval_only)
     log_warning("there is no --save: what is learnt is lost when the run ends");
   const StopSignals signals;
-  const Clock::time_point start = Clock::now();
+  const Clock::time_point start = launch::launched_at().value_or(Clock::now());
   while (true) {
     set_awaited("tokenizer, data and model, before the first step");
     set_phase(RunPhase::kLoad, 0);

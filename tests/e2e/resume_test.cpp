@@ -326,5 +326,27 @@ TEST(NoLoadOptim, KeepsThePositionWithFreshMoments) {
   EXPECT_EQ(records[5].at("step"), 6);
 }
 
+// A scheduler's next job has the same command, and would lose the moments once more.
+TEST(NoLoadOptim, CountsOnceForARunInOneFolder) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const auto run = [&](const std::string& name) {
+    return tiny_run(folder / "data") +
+           Words{"--save-interval", "100", "--save", folder / name, "--load", folder / name};
+  };
+  for (const char* name : {"straight", "restarted", "twice"}) train(run(name) + Words{"--exit-interval", "5"});
+  train(run("straight") + Words{"--no-load-optim"});
+  for (const char* name : {"restarted", "twice"}) {
+    train(run(name) + Words{"--no-load-optim", "--exit-interval", "8"});
+    if (std::string(name) == "twice") std::filesystem::remove(folder / "twice/.began_from");
+    train(run(name) + Words{"--no-load-optim"});
+  }
+  const auto differences = [&](const std::string& name) {
+    return different_tensors(folder / "straight/step_00000010", folder / (name + "/step_00000010"));
+  };
+  EXPECT_EQ(differences("restarted"), Words{});
+  EXPECT_NE(differences("twice"), Words{});
+}
+
 }  // namespace resume_test
 }  // namespace espalier::test

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
+#include "launch/environment.h"
 #include "store/run_folder.h"
 #include "tests/e2e/run_fixture.h"
 #include "train/run.h"
@@ -55,6 +58,22 @@ TEST_F(Stop, KillSwitchDuringTheRunSavesAndEnds) {
   thread.join();
   ASSERT_EQ(saved_steps().size(), 1u);
   EXPECT_EQ(saved_steps()[0], static_cast<int64_t>(step_records(folder_ / "run").size()));
+}
+
+TEST_F(Stop, TheTimeOfARunThatIsLaunchedCountsFromItsLaunch) {
+  const auto launched = [](int minutes) {
+    const auto time = std::chrono::steady_clock::now() - std::chrono::minutes(minutes);
+    setenv(launch::kLaunchedAtVariable, launch::launched_at_text(time).c_str(), 1);
+  };
+  launched(2);
+  train(run({"--exit-duration-in-mins", "3", "--exit-interval", "4"}));
+  EXPECT_EQ(saved_steps(), (std::vector<int64_t>{4}));
+  launched(4);
+  train(run({"--exit-duration-in-mins", "3", "--exit-interval", "4"}));
+  unsetenv(launch::kLaunchedAtVariable);
+  EXPECT_EQ(saved_steps(), (std::vector<int64_t>{4}));
+  train(run({"--exit-duration-in-mins", "3", "--exit-interval", "4"}));
+  EXPECT_EQ(saved_steps(), (std::vector<int64_t>{4, 8}));
 }
 
 TEST_F(Stop, SignalsSaveAndEnd) {
