@@ -39,9 +39,7 @@ ProductKind products_of(CpuIsa isa, Precision precision) {
     case Precision::kFp16:
       return isa >= CpuIsa::kAmx ? ProductKind::kDirect : panels ? ProductKind::kWidePanels : ProductKind::kWidened;
     case Precision::kBf16:
-      return multiplies_bf16(isa) ? ProductKind::kPackedKeepingLogits
-             : panels             ? ProductKind::kWidePanels
-                                  : ProductKind::kWidened;
+      return multiplies_bf16(isa) ? ProductKind::kPacked : panels ? ProductKind::kWidePanels : ProductKind::kWidened;
   }
   return ProductKind::kDirect;
 }

@@ -18,11 +18,10 @@ namespace espalier::plan {
 
 // How matrix products run, which decides what they need besides their operands.
 enum class ProductKind {
-  kDirect,               // operands as they are (fp32 and fp16 where the library takes them)
-  kWidePanels,           // fp32 panels, which short types are converted to: one operand is packed before each product
-  kPacked,               // bf16 instructions: weights are packed before each product
-  kPackedKeepingLogits,  // the same on a CPU, which keeps logits of the loss
-  kWidened,              // short types by the library's fp32 products (CPUs without instructions for them)
+  kDirect,      // operands as they are (fp32 and fp16 where the library takes them)
+  kWidePanels,  // fp32 panels, which short types are converted to: one operand is packed before each product
+  kPacked,      // bf16 instructions: weights are packed before each product
+  kWidened,     // short types by the library's fp32 products (CPUs without instructions for them)
 };
 // On a CPU that computes with `isa`.
 ProductKind products_of(CpuIsa isa, Precision precision);

@@ -45,16 +45,13 @@ Ghost GhostModel::run_backward(size_t down_to, Ghost gradient) {
   return gradient;
 }
 
-bool GhostModel::packs() const {
-  return s_.products == ProductKind::kPacked || s_.products == ProductKind::kPackedKeepingLogits;
-}
+bool GhostModel::packs() const { return s_.products == ProductKind::kPacked; }
 
 double GhostModel::product_bytes(double in, double out) const {
   switch (s_.products) {
     case ProductKind::kDirect: return 0;
     case ProductKind::kWidePanels: return panel_bytes(in, out) + (s_.element == kFp32 ? 0 : s_.tokens * out * kFp32);
-    case ProductKind::kPacked:
-    case ProductKind::kPackedKeepingLogits: return in * out * 2;
+    case ProductKind::kPacked: return in * out * 2;
     case ProductKind::kWidened: return (s_.tokens * in + in * out + s_.tokens * out) * kFp32;
   }
   return 0;
@@ -370,7 +367,6 @@ Ghost GhostModel::also_first_token(Ghost x) {
 
 // What the forward pass keeps of the logits.
 double GhostModel::kept_logit_bytes() const {
-  if (s_.products == ProductKind::kPacked) return 0;
   if (!packs()) return std::min(kKeptLogits, s_.tokens * s_.vocabulary * kFp32);
   const double fitting = std::floor(kKeptLogits / 2 / s_.tokens);  // columns of bf16
   return 2 * s_.tokens *
