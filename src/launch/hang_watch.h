@@ -2,13 +2,12 @@
 // says of their processes.
 //
 // Ranks that wait for others are not at fault. Of those that do not wait:
-//   stopped (SIGSTOP, a debugger): after max(5 s, 5 x the 99th percentile of their stretches without progress), and 5 s
-//     after it was first seen stopped: before that it may have waited for long, and others may be stopped that have not
-//     been seen so yet; also one that waited for something outside the run
+//   stopped (SIGSTOP, a debugger), also one that waited for something outside the run: after max(5 s, 5 x the 99th
+//     percentile of their stretches without progress), and 5 s after it was first seen stopped: before that it may have
+//     waited for long, and others may be stopped that have not been seen so yet
 //   asleep though not on a disk, using no processor time: the same while training or evaluating, else 15 s or so
 //   waiting for a disk or a file system, also by a thread of its own, using no processor time: max(60 s, 5 x the 99th
-//   percentile, 3 x the longest
-//     stretch so far)
+//     percentile, 3 x the longest stretch so far)
 //   busy: the same, once a hundred stretches are known; before that, only once the run was told to end, from then on
 // If all ranks of the run are here and each waits for another, those that have come least far are at fault, after
 // max(30 s, 5 x, 3 x). Where every rank here is stopped and none has ended, somebody has suspended the run: it says so,
