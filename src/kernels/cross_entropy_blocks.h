@@ -2,9 +2,8 @@
 //
 // Forward: per block, logits = x W_b^T, and each row's running softmax sum. Backward, with the row's log-sum-exp known:
 // per block, logits again, their gradients, then dx += dlogits W_b and dW_b += dlogits^T x, in as few visits of dW as
-// can be; or dx at once and dW later, each from the logits again. The bf16 panels compute the logits again: keeping
-// them would cost tokens x vocabulary x 2 bytes, and reading them back takes about as long as the product on AMX. Where
-// products are slower than memory (fp32) some are kept.
+// can be; or dx at once and dW later, each from the logits again. Logits of the first columns are kept for the backward
+// pass where they fit into a budget, and read back instead of being computed again.
 //
 // Two ways: bf16 panels (matmul_blocked.h) where the machine has bf16 products, else fp32 products (wide_product.h).
 #pragma once

@@ -21,7 +21,7 @@ struct Param {
   // `grad` counts as zero, whatever it holds from the step before (ParamSet::forget_grads): what comes first overwrites
   // it, so that it is neither cleared nor read.
   bool grad_is_stale = false;
-  // ZeRO: `grad` is undefined but while something is added to it; GradQueue::prepare sees to it.
+  // ZeRO: `grad` is undefined but while something is added to it; GradQueue::prepare_write sees to it.
   bool grad_comes_and_goes = false;
 
   bool has_grad() const { return grad.defined() || grad_comes_and_goes; }
@@ -52,7 +52,7 @@ class GradQueue {
   void drain(size_t count);  // the oldest `count` pieces
   void set_mode(Mode mode);
   Mode mode() const { return mode_; }
-  // What prepare() calls.
+  // What prepare_write() calls.
   void set_before_add(std::function<void(Param&)> before_add) { before_add_ = std::move(before_add); }
   // Called after every piece of work that has run, with the parameter that it added to.
   void set_on_added(std::function<void(Param&)> on_added) { on_added_ = std::move(on_added); }
