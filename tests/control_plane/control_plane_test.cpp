@@ -362,6 +362,9 @@ TEST_F(ControlPlane, WhoIsKnownForALongWaitMayBeGivenUpBeforeItIsNamed) {
     EXPECT_EQ(simulate(scenario_of(10101424)).violation, "");
 }
 
+// The launcher looks each half second, and a signal wakes it a fifth of one after a look.
+TEST_F(ControlPlane, ASignalMayMakeALookLater) { EXPECT_EQ(simulate(scenario_of(30393748)).violation, ""); }
+
 // Two ranks sleep in an exchange at once, so that nobody is left whose wait ends: each ends with its own exchange. A
 // real one that goes on has made progress by that (base/whereabouts.cpp: ~WaitsFor) and is not named either.
 TEST_F(ControlPlane, WhoseExchangeHasTimedOutIsNotNamed) { EXPECT_EQ(simulate(scenario_of(2356851)).violation, ""); }

@@ -305,9 +305,11 @@ double SimulatedRanks::look_seconds() const {
 }
 
 // For a look at which it is seen where it is, and another at which it is seen stopped: where the launcher waits for its
-// store meanwhile, they come later.
+// store meanwhile, they come later. So do they where a signal wakes it just before: the watch passes over that call,
+// and the next one is a whole interval after it.
 double SimulatedRanks::slack() const {
-  return 2 * look_seconds() + 0.6 + std::min(4 * training_.scenario().network.latest, 2 * kOwnPause);
+  const double woken = kBetweenLooks * static_cast<double>(std::min<int64_t>(num_signals_, 2));
+  return 2 * look_seconds() + 0.6 + std::min(4 * training_.scenario().network.latest, 2 * kOwnPause) + woken;
 }
 
 // Of the watch, which passes over a call that follows another closely.

@@ -55,6 +55,7 @@ Sight SimulatedRanks::sight() const {
 }
 
 void SimulatedRanks::send(int signal) {
+  ++num_signals_;
   if (signal == SIGUSR2 || !any_runs()) return;
   training_.stop_well(group_);
 }

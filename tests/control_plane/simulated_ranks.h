@@ -142,6 +142,7 @@ class SimulatedRanks : public launch::Ranks {
   launch::HangWatch watch_;
   Nanoseconds last_look_ = -1, watched_since_ = 0, changed_ = 0;  // who is frozen here
   std::vector<std::pair<Nanoseconds, Nanoseconds>> pauses_;       // of the launcher itself, from one look to the next
+  int64_t num_signals_ = 0;                                       // that were passed on
   bool said_suspended_ = false;
   bool are_held_ = false;
   std::vector<launch::Failure> unseen_failures_, failures_;
