@@ -1,10 +1,12 @@
 #include "tensor/rng.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <string>
 
+#include "base/cpu_isa.h"
 #include "base/hash.h"
+#include "tensor/internal/normal_pairs.h"
 
 namespace espalier::tensor {
 
@@ -30,18 +32,30 @@ PhiloxKey philox_key(uint64_t seed, const char* site_name) {
   return {{static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32)}};
 }
 
+namespace {
+
+using FillPairs = void (*)(PhiloxKey key, double standard_deviation, uint64_t first_pair, float* values);
+
+FillPairs pairs_of_machine() {
+#ifdef __x86_64__
+  if (cpu_isa() >= CpuIsa::kAvx512) return internal::avx512::normal_pairs;
+  if (cpu_isa() >= CpuIsa::kAvx2) return internal::avx2::normal_pairs;
+#endif
+  return internal::generic::normal_pairs;
+}
+
+}  // namespace
+
 void fill_normal(PhiloxKey key, double standard_deviation, int64_t first, int64_t count, float* values) {
-  for (int64_t element = first; element < first + count;) {
-    const uint64_t pair = static_cast<uint64_t>(element) / 2;
-    const PhiloxBlock bits = philox4x32(key, {{static_cast<uint32_t>(pair), static_cast<uint32_t>(pair >> 32), 0, 0}});
-    // 53-bit uniforms; the first in (0, 1] so that its logarithm is finite.
-    const double u = (static_cast<double>((uint64_t{bits.word[0]} << 21) | (bits.word[1] >> 11)) + 1.0) * 0x1p-53;
-    const double v = static_cast<double>((uint64_t{bits.word[2]} << 21) | (bits.word[3] >> 11)) * 0x1p-53;
-    const double radius = standard_deviation * std::sqrt(-2.0 * std::log(u));
-    const double angle = 2.0 * M_PI * v;
-    if (element % 2 == 0) values[element++ - first] = static_cast<float>(radius * std::cos(angle));
-    if (element < first + count && element % 2 == 1)
-      values[element++ - first] = static_cast<float>(radius * std::sin(angle));
+  const FillPairs fill_pairs = pairs_of_machine();
+  constexpr int64_t kBlock = 2 * internal::kPairsOfBlock;
+  float part[kBlock];  // of which only some are wanted
+  for (int64_t done = 0; done < count;) {
+    const int64_t pair = (first + done) / 2, left = (first + done) % 2, taken = std::min(kBlock - left, count - done);
+    const bool is_whole = taken == kBlock;
+    fill_pairs(key, standard_deviation, static_cast<uint64_t>(pair), is_whole ? values + done : part);
+    if (!is_whole) std::copy_n(part + left, taken, values + done);
+    done += taken;
   }
 }
 

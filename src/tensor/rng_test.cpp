@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu_isa.h"
 #include "base/hash.h"
 
 namespace espalier::tensor {
@@ -43,9 +44,10 @@ constexpr PhiloxKey kKey = {{0xa4093822, 0x299f31d0}};
 
 TEST(FillNormal, ElementsComeFromTheirCounterByBoxAndMuller) {
   // The same formula in long double, from the words of the counter, with libm's long double functions.
-  std::vector<float> values(9);
-  fill_normal(kKey, 0.02, 0, 9, values.data());
-  for (uint64_t element = 0; element < 9; ++element) {
+  constexpr int64_t kCount = 10001;
+  std::vector<float> values(kCount);
+  fill_normal(kKey, 0.02, 0, kCount, values.data());
+  for (uint64_t element = 0; element < kCount; ++element) {
     const PhiloxBlock bits = philox4x32(kKey, {{static_cast<uint32_t>(element / 2), 0, 0, 0}});
     const uint64_t first = (uint64_t{bits.word[0]} << 32 | bits.word[1]) >> 11;
     const uint64_t second = (uint64_t{bits.word[2]} << 32 | bits.word[3]) >> 11;
@@ -53,6 +55,16 @@ TEST(FillNormal, ElementsComeFromTheirCounterByBoxAndMuller) {
     const long double angle = 2 * M_PIl * static_cast<long double>(second) / 0x1p53L;
     const long double want = radius * (element % 2 == 0 ? cosl(angle) : sinl(angle));
     EXPECT_NEAR(values[element], static_cast<double>(want), 0x1p-23 * std::abs(static_cast<double>(want))) << element;
+  }
+}
+
+TEST(FillNormal, EveryInstructionSetGivesTheSameBits) {
+  constexpr int64_t kFirst = 33, kCount = 100001;
+  std::vector<std::vector<float>> of_isa;
+  for (const CpuIsa isa : cpu_isas_of_machine()) {
+    const ForceCpuIsa force(isa);
+    fill_normal(kKey, 0.02, kFirst, kCount, of_isa.emplace_back(kCount).data());
+    EXPECT_EQ(of_isa.back(), of_isa.front()) << cpu_isa_name(isa);
   }
 }
 
