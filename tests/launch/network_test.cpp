@@ -50,14 +50,17 @@ TEST_F(Network, ConnectionsThatComeTwiceChangeNoBit) {
   EXPECT_EQ(step_records(folder_ / "two"), step_records(folder_ / "one"));
 }
 
-// Each message carries a number and a tag: one that comes again ends the connection, and the run says so.
+// Each message carries a number and a tag: one that comes again ends the connection, and the run says so. Before the
+// launchers have met, the first would wait for another in the second's place.
 TEST_F(Network, MessagesThatComeTwiceAreNoticed) {
   const Words endless = {"--train-samples", "8000000", "--lr-decay-samples", "8000000"};
-  TcpProxy proxy({.target_port = port_, .doubles_data_after = 1500});
+  TcpProxy proxy(port_, std::chrono::milliseconds(0));
   auto second =
       std::async(std::launch::async, [&] { return shell(other_, machine(1, proxy.port(), training("run", endless))); });
   auto first =
       std::async(std::launch::async, [&] { return shell(folder_, machine(0, port_, training("run", endless))); });
+  EXPECT_TRUE(wait_until(60, [&] { return num_records(folder_ / "run") > 3; }));
+  proxy.double_data();
   const Shell there = second.get(), here = first.get();
   EXPECT_GT(proxy.num_doubled(), 0);
   EXPECT_NE(there.exit_code, 0);

@@ -28,7 +28,7 @@ class TcpProxy {
 
   TcpProxy(int target_port, std::chrono::milliseconds delay)
       : TcpProxy(Options{.target_port = target_port, .delay = delay}) {}
-  explicit TcpProxy(const Options& options) : options_(options) {
+  explicit TcpProxy(const Options& options) : options_(options), doubles_data_after_(options.doubles_data_after) {
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address = at(0);
     ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address);
@@ -52,6 +52,8 @@ class TcpProxy {
   int port() const { return port_; }
   int64_t num_connections() const { return num_connections_; }
   int64_t num_doubled() const { return num_doubled_; }  // pieces of data
+  // What comes from clients is passed on twice from now on.
+  void double_data() { doubles_data_after_ = 0; }
   // As a network that goes away: no connection lives on, and none is made.
   void cut() {
     is_cut_ = true;
@@ -92,13 +94,13 @@ class TcpProxy {
     }
     ++num_connections_;
     keep(target);
-    std::thread back([=, this] { pump(target, client, -1, -1); });
+    std::thread back([=, this] { pump(target, client, -1, false); });
     std::thread swallow([twin] {
       char buffer[4096];
       while (twin >= 0 && ::read(twin, buffer, sizeof buffer) > 0) {
       }
     });
-    pump(client, target, twin, options_.doubles_data_after);
+    pump(client, target, twin, true);
     back.join();
     if (twin >= 0) ::shutdown(twin, SHUT_RDWR);
     swallow.join();
@@ -127,14 +129,14 @@ class TcpProxy {
     }
     return true;
   }
-  void pump(int from, int to, int twin, int64_t doubles_after) {
+  void pump(int from, int to, int twin, bool is_from_client) {
     char buffer[65536];
     int64_t passed = 0;
     for (ssize_t got; (got = ::read(from, buffer, sizeof buffer)) > 0; passed += got) {
       std::this_thread::sleep_for(options_.delay);
       if (!send_all(to, buffer, got)) return;
       if (twin >= 0 && !send_all(twin, buffer, got)) twin = -1;
-      if (doubles_after >= 0 && passed >= doubles_after) {
+      if (const int64_t after = doubles_data_after_; is_from_client && after >= 0 && passed >= after) {
         ++num_doubled_;
         if (!send_all(to, buffer, got)) return;
       }
@@ -145,7 +147,7 @@ class TcpProxy {
   const Options options_;
   int listener_ = -1, port_ = 0;
   std::atomic<bool> ends_{false}, is_cut_{false};
-  std::atomic<int64_t> num_connections_{0}, num_doubled_{0};
+  std::atomic<int64_t> doubles_data_after_, num_connections_{0}, num_doubled_{0};
   std::mutex mutex_;
   std::vector<int> sockets_;
   std::vector<std::thread> pumps_;
