@@ -14,10 +14,10 @@ EndWatch::EndWatch(const EndRules& rules) : rules_(rules) {
   });
 }
 
-launch::ReasonToEnd EndWatch::reason(double seconds) const {
-  if (*exists_) return {concat("the kill switch '", rules_.kill_switch_path, "' exists"), /*stays=*/true};
+std::string EndWatch::reason(double seconds) const {
+  if (*exists_) return concat("the kill switch '", rules_.kill_switch_path, "' exists");
   if (rules_.exit_duration_in_mins && seconds > 60.0 * static_cast<double>(*rules_.exit_duration_in_mins))
-    return {concat(*rules_.exit_duration_in_mins, " minutes have passed (--exit-duration-in-mins)"), /*stays=*/false};
+    return concat(*rules_.exit_duration_in_mins, " minutes have passed (--exit-duration-in-mins)");
   return {};
 }
 

@@ -23,8 +23,8 @@ class EndWatch {
  public:
   explicit EndWatch(const EndRules& rules);
 
-  // So many seconds after the launcher was started.
-  launch::ReasonToEnd reason(double seconds) const;
+  // So many seconds after the launcher was started; empty: none.
+  std::string reason(double seconds) const;
 
  private:
   EndRules rules_;

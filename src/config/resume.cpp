@@ -236,11 +236,14 @@ void check_length_stages(const RunConfig& config, int64_t consumed_samples, Prob
 
 store::Beginning beginning_of(const RunConfig& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
+  const spec::OptimizerKind& kind = spec::optimizer_kind(config.optimizer);
+  std::vector<std::string> states;
+  for (const spec::StateTensor& state : kind.all_states()) states.push_back(state.name);
   return {.load = checkpoint.load,
           .ckpt_step = checkpoint.ckpt_step,
           .finetune = checkpoint.finetune,
           .no_load_optim = checkpoint.no_load_optim,
-          .optimizer = spec::optimizer_kind(config.optimizer).name()};
+          .optimizer = concat(kind.name(), " (", join(states, ", "), ")")};
 }
 
 std::vector<std::string> environment_changes(const store::TrainingState& saved, const store::TrainingState& present) {

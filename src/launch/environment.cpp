@@ -377,9 +377,12 @@ std::string launched_at_text(SteadyTime time) {
 }
 
 std::optional<SteadyTime> launched_at(const Variables& variables) {
-  const std::optional<int64_t> nanoseconds = Reader(variables).number(kLaunchedAtVariable);
+  const Reader env(variables);
+  if (!env.text("ESPALIER_LAUNCH")) return std::nullopt;
+  const std::optional<int64_t> nanoseconds = env.number(kLaunchedAtVariable);
   if (!nanoseconds) return std::nullopt;
-  return SteadyTime(std::chrono::nanoseconds(*nanoseconds));
+  const SteadyTime time{std::chrono::nanoseconds(*nanoseconds)};
+  return time <= SteadyTime::clock::now() ? std::optional(time) : std::nullopt;
 }
 
 }  // namespace espalier::launch

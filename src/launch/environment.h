@@ -66,7 +66,8 @@ RankEnvironment detect_environment(const Variables& variables, const RankFlags& 
 RankEnvironment detect_environment(const RankFlags& flags = {});
 
 // When espalier launch was started that runs this process, on this machine's steady clock: restarts do not change it.
-// Nothing where another launcher, or none, did; a UserError where the variable holds anything else.
+// Nothing where another launcher, or none, did, or the time has not come here: it is another machine's then. A
+// UserError where the variable holds anything else.
 using SteadyTime = std::chrono::steady_clock::time_point;
 inline constexpr const char* kLaunchedAtVariable = "ESPALIER_LAUNCHED_AT";
 std::string launched_at_text(SteadyTime time);

@@ -122,12 +122,16 @@ TEST(Environment, OurOwnLauncherIsKnownByItsMark) {
 }
 
 TEST(Environment, RanksKnowWhenTheirLauncherWasStarted) {
-  const SteadyTime time(std::chrono::nanoseconds(1234567890123456789));
-  EXPECT_EQ(launched_at({{kLaunchedAtVariable, launched_at_text(time)}}), time);
-  EXPECT_EQ(launched_at({{kLaunchedAtVariable, "1500000000"}}), SteadyTime(std::chrono::milliseconds(1500)));
-  EXPECT_EQ(launched_at(Variables{}), std::nullopt);
-  for (const char* text : {"-1", "noon", "1.5", "99999999999999999999"})
-    EXPECT_THROW(launched_at({{kLaunchedAtVariable, text}}), UserError) << text;
+  const auto read = [](const std::string& text) {
+    return launched_at({{"ESPALIER_LAUNCH", "1"}, {kLaunchedAtVariable, text}});
+  };
+  const SteadyTime now = SteadyTime::clock::now();
+  EXPECT_EQ(read(launched_at_text(now)), now);
+  EXPECT_EQ(read("1500000000"), SteadyTime(std::chrono::milliseconds(1500)));
+  EXPECT_EQ(read(launched_at_text(now + std::chrono::hours(1))), std::nullopt) << "of a machine that runs for longer";
+  EXPECT_EQ(launched_at({{"ESPALIER_LAUNCH", "1"}}), std::nullopt);
+  EXPECT_EQ(launched_at({{kLaunchedAtVariable, "1500000000"}}), std::nullopt) << "left by another program";
+  for (const char* text : {"-1", "noon", "1.5", "99999999999999999999"}) EXPECT_THROW(read(text), UserError) << text;
 }
 
 TEST(Environment, SlurmGivesTheFirstHostAndAPortOfTheJob) {

@@ -215,8 +215,10 @@ class LocalSite : public LaunchSite {
       variables[kWhereaboutsVariable] = board.variable(local_rank);
       variables[kSecretVariable] = secret_;
       if (snapshots_) variables[kSnapshotsVariable] = snapshots_->variable(local_rank);
-    } else if (options_.num_local_ranks > 1) {
-      variables.emplace("OMP_NUM_THREADS", "1");  // torchrun's way; our own ranks share the cores
+    } else {
+      variables.erase(kLaunchedAtVariable);  // of a launcher around this one
+      if (options_.num_local_ranks > 1)
+        variables.emplace("OMP_NUM_THREADS", "1");  // torchrun's way; our own ranks share the cores
     }
     return variables;
   }

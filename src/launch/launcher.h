@@ -24,13 +24,6 @@ struct Incident {
   std::vector<Failure> failures = {};  // of kFailure, the cause first
 };
 
-// Why a run has to end by a rule of its own; an empty `text`: it need not. `stays`: ranks that are started again find
-// the reason there as well, and only save what they have.
-struct ReasonToEnd {
-  std::string text;
-  bool stays = false;
-};
-
 // How `what` ends where the run goes on after a failure; who reads the run's records goes by it (watch/sight.h).
 inline constexpr const char* kRestartFollows = " follows";
 inline constexpr const char* kGoesOnWithout = "the run goes on without that machine";
@@ -45,8 +38,9 @@ struct RankProgram {
   // Of runs on a changing number of machines (--nnodes MIN:MAX): whether it can run on so many ranks. Empty: on any.
   std::function<bool(int64_t num_ranks)> fits = {};
   // Why the run has to end now, so many seconds after this launcher was started, by rules that its ranks follow after
-  // the step in progress, unless they hang. Empty: there are no such rules.
-  std::function<ReasonToEnd(double seconds)> reason_to_end = {};
+  // the step in progress, unless they hang; an empty text: it need not. Ranks that are started again find the reason
+  // there as well, and only save what they have. Empty: there are no such rules.
+  std::function<std::string(double seconds)> reason_to_end = {};
   // Told to stop it saves, and started again it goes on from there: machines that come late may be taken in.
   bool goes_on_after_stop = false;
 };

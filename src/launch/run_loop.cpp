@@ -22,7 +22,7 @@ using internal::TakenSignals;
 constexpr double kPatience = 30;  // seconds, for ranks to end once one has failed
 constexpr auto kBetweenQuestions = std::chrono::milliseconds(500);
 constexpr auto kTimeToInsist = std::chrono::seconds(2);
-constexpr auto kTimeToReadCopies = std::chrono::minutes(10);
+constexpr auto kTimeToReadState = std::chrono::minutes(10);
 
 std::string num_running(const Ranks& ranks) {
   const int64_t count = ranks.num_running();
@@ -137,7 +137,7 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   num_held_ = 0;
   first_step_.reset();
   told_by_.clear();
-  reason_stays_ = false;
+  is_told_by_rule_ = false;
   is_again_ = round.number > 0;
   round_start_ = last_question_ = surroundings_.now();
   std::unique_ptr<Ranks> ranks = site_.start(round, std::move(held_));
@@ -210,18 +210,18 @@ void RunLoop::take_in_waiting(Ranks& ranks) {
   ranks.send(SIGTERM);
 }
 
-// The ranks look themselves, between two steps. In a restart from copies of their state first of all once they have
-// read these, unless that takes so long that they may hang.
+// The ranks look themselves, between two steps. In a restart first of all once they have read their state, from copies
+// or the disk, unless that takes so long that they may hang.
 void RunLoop::look_for_reason_to_end(const Ranks& ranks) {
-  const bool may_be_reading = is_again_ && surroundings_.now() - round_start_ < kTimeToReadCopies && !trains(ranks);
-  if (may_be_reading && site_.has_snapshots()) return;
+  const bool may_be_reading = program_.is_ours && is_again_ && !trains(ranks);
+  if (may_be_reading && surroundings_.now() - round_start_ < kTimeToReadState) return;
   if (!program_.reason_to_end || surroundings_.now() - last_question_ < kBetweenQuestions) return;
   last_question_ = surroundings_.now();
-  const ReasonToEnd reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - start_).count());
-  if (reason.text.empty()) return;
-  note_told(reason.text);
-  reason_stays_ = reason.stays;
-  log_info(reason.text, ": waiting for ", num_running(ranks), " to save and end", bound_in_words(ranks));
+  const std::string reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - start_).count());
+  if (reason.empty()) return;
+  note_told(reason);
+  is_told_by_rule_ = true;
+  log_info(reason, ": waiting for ", num_running(ranks), " to save and end", bound_in_words(ranks));
 }
 
 void RunLoop::note_told(const std::string& by) {
@@ -303,9 +303,9 @@ void RunLoop::reap_together(Ranks& ranks) {
 }
 
 // With copies of the ranks' state in memory the next start can save it and stop: after SIGUSR1, which it gets again,
-// and where the kill switch is there, which it sees. Not where the run's time is up.
+// and by the run's own rules (the kill switch, its time), which it follows itself.
 bool RunLoop::may_end_later() const {
-  return ending_signal_ == 0 && (asks_to_stop_ || reason_stays_) && site_.has_snapshots();
+  return ending_signal_ == 0 && (asks_to_stop_ || is_told_by_rule_) && site_.has_snapshots();
 }
 
 void RunLoop::stop(Ranks& ranks) {

@@ -91,7 +91,7 @@ class RunLoop {
   std::optional<int64_t> first_step_;                   // of this round
   Time last_look_;                                      // for machines that wait
   std::string told_by_;  // to end in this round, by a signal or by the run's own rules; empty: not
-  bool reason_stays_ = false;
+  bool is_told_by_rule_ = false;
   Time told_at_, round_start_, last_question_;
   int ending_signal_ = 0, num_endings_ = 0;
   Time last_ending_, last_word_;

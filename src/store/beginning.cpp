@@ -29,8 +29,21 @@ Json words_of(const Beginning& beginning, const fs::path& save) {
                 {"ckpt_step", beginning.ckpt_step ? Json(*beginning.ckpt_step) : Json(nullptr)},
                 {"finetune", beginning.finetune},
                 {"no_load_optim", beginning.no_load_optim}};
-  if (beginning.no_load_optim) words["optimizer"] = beginning.optimizer;
+  if (is_in(beginning.load, save) && beginning.no_load_optim) words["optimizer"] = beginning.optimizer;
   return words;
+}
+
+// Null where there is none, or none that can be read.
+Json read_mark(const fs::path& mark) {
+  if (!fs::is_regular_file(mark)) return nullptr;
+  Json written = Json::parse(read_file(mark), nullptr, /*allow_exceptions=*/false);
+  return written.is_object() && written.contains("command") ? written : Json(nullptr);
+}
+
+// What becomes of the same command without the mark.
+std::string without_mark(const Beginning& beginning, const fs::path& save) {
+  if (is_in(beginning.load, save) && !beginning.finetune) return "would give up the optimizer's state once more";
+  return "would be refused";
 }
 
 }  // namespace
@@ -38,10 +51,9 @@ Json words_of(const Beginning& beginning, const fs::path& save) {
 bool has_gone_on(const Beginning& asked_for, const fs::path& save) {
   return with_plain_errors([&] {
     const Json words = words_of(asked_for, save);
-    const fs::path mark = save / kMarkName;
-    if (words.is_null() || !fs::is_regular_file(mark)) return false;
-    const Json written = Json::parse(read_file(mark), nullptr, /*allow_exceptions=*/false);
-    if (!written.is_object() || written.value("command", Json()) != words) return false;
+    if (words.is_null()) return false;
+    const Json written = read_mark(save / kMarkName);
+    if (written.is_null() || written["command"] != words) return false;
     const std::vector<StepEntry> steps = list_steps(save).complete;
     // Where it began in its own folder, that checkpoint is none of its own.
     return !steps.empty() && (!is_in(asked_for.load, save) || steps.back().step > written.value("step", int64_t{0}));
@@ -51,11 +63,18 @@ bool has_gone_on(const Beginning& asked_for, const fs::path& save) {
 void remember_beginning(const Beginning& beginning, int64_t step, const fs::path& save) {
   with_plain_errors([&] {
     const Json words = words_of(beginning, save);
-    if (words.is_null()) return;
+    if (words.is_null()) {
+      // The same words again, after a start without them, are another beginning.
+      const Json written = save.empty() ? Json(nullptr) : read_mark(save / kMarkName);
+      if (!written.is_null() && written["command"].is_object() && written["command"].contains("optimizer"))
+        fs::remove(save / kMarkName);
+      return;
+    }
     const Json mark = {
         {"what", concat("This run began from step ", step, is_in(beginning.load, save) ? " here" : " of another folder",
                         ". Started again by the same command it continues from its own newest checkpoint; without this "
-                        "file it would be refused.")},
+                        "file it ",
+                        without_mark(beginning, save), ".")},
         {"step", step},
         {"command", words}};
     write_file_atomically(save / kMarkName, mark.dump(2) + "\n");

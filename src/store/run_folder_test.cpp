@@ -185,6 +185,19 @@ TEST_F(RunFolder, ARunThatBeganWithoutItsOptimizersStateHasGoneOnOnceItHasSaved)
   EXPECT_TRUE(has_gone_on(fresh, run));
   EXPECT_FALSE(has_gone_on({.load = run, .no_load_optim = true, .optimizer = "sgd"}, run)) << "changed once more";
   EXPECT_FALSE(has_gone_on({.load = run, .optimizer = "adam"}, run)) << "continues there anyway";
+  remember_beginning({.load = run, .optimizer = "adam"}, 6, run);
+  EXPECT_FALSE(has_gone_on(fresh, run)) << "a start without it came between";
+}
+
+// Its first weights are drawn, and no restart gives up what it has learnt since.
+TEST_F(RunFolder, ANewRunWhoseCommandGivesUpTheOptimizersStateHasGoneOn) {
+  const fs::path run = folder_ / "run";
+  fs::create_directories(run);
+  const Beginning fresh{.load = run, .no_load_optim = true, .optimizer = "adam"};
+  remember_beginning(fresh, 0, run);
+  EXPECT_FALSE(has_gone_on(fresh, run));
+  SmallCheckpoint().save(run, 2);
+  EXPECT_TRUE(has_gone_on(fresh, run));
 }
 
 TEST_F(RunFolder, OtherProgramsCheckpointsAreNamedWithTheCommandThatImportsThem) {

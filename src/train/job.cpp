@@ -261,7 +261,8 @@ void Job::continue_own_run() {
   if (from.rolled_back_to || config_.data.eval_only) return;
   if (!grid_.world.any(grid_.rank == 0 && store::has_gone_on(config::beginning_of(config_), from.save))) return;
   log_info("this run began from ", from.load, ", as its command says, and continues from its own newest checkpoint in ",
-           from.save, from.load == from.save ? "; to begin so once more, remove '.began_from' there" : "");
+           from.save, ", where the file .began_from says so");
+  continues_own_run_ = true;
   from.load = from.save;
   from.ckpt_step.reset();
   from.finetune = from.no_load_optim = false;
@@ -541,6 +542,7 @@ void Job::load_or_initialize() {
     }
     restore_numbers(numbers, state());
     if (weights_only) {
+      dropped_moments_at_ = saved.step;
       optimizer_->set_num_steps(0);
       optimizer_->set_mean_state({});
     }
@@ -573,10 +575,11 @@ void Job::prepare_save_folder() {
     log_warning("a step folder without a manifest was in the way of a later save: it is now ", name,
                 ". Complete the copy and give it its name back if it should count.");
   const config::CheckpointConfig& from = config_.checkpoint;
-  if (!begins_anew(config_) && !from.rolled_back_to)
-    store::remember_step_asked_for(from.load, from.ckpt_step, from.save);
-  const bool begins = loaded_ ? !is_pretrained_ : from.finetune;  // also a finetuning of weights that were drawn
-  if (begins && !is_from_memory_ && !config_.data.eval_only && !from.rolled_back_to)
+  const bool is_start = !continues_own_run_ && !from.rolled_back_to;  // as the command says
+  if (is_start && !begins_anew(config_)) store::remember_step_asked_for(from.load, from.ckpt_step, from.save);
+  // Also weights that were drawn, of which no restart shall take a part.
+  const bool begins = loaded_ ? !is_pretrained_ : from.finetune || from.no_load_optim;
+  if (begins && is_start && !is_from_memory_ && !config_.data.eval_only)
     store::remember_beginning(config::beginning_of(config_), loaded_ ? loaded_->step : 0, from.save);
   if (aside.num_records > 0)
     log_info(aside.num_records, " records after step ", trainer_->position().step,

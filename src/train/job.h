@@ -63,6 +63,8 @@ class Job {
   void forget_copies();
   // Whether this run goes on from such a copy: what follows a step may not have been done after it.
   bool is_from_memory() const { return is_from_memory_; }
+  // --no-load-optim: the step of the checkpoint whose moments were not taken; nothing: none were left.
+  std::optional<int64_t> dropped_moments_at() const { return dropped_moments_at_; }
   bool is_saving() const { return saving_; }  // by what check_saving has heard
   // Reports a save that has ended in the background; throws why it failed.
   void check_saving();
@@ -117,6 +119,8 @@ class Job {
   std::optional<store::StepEntry> loaded_;            // the checkpoint that this run began from
   std::optional<ckpt::LoadedCheckpoint> checkpoint_;  // while it is being read
   bool is_pretrained_ = false;                        // it is that of another model
+  bool continues_own_run_ = false;                    // whatever the command says of its beginning
+  std::optional<int64_t> dropped_moments_at_;
   models::DataSets data_;
   int64_t saved_micro_batch_size_ = 0;        // of the run that was saved
   std::string sample_order_;                  // fingerprint of the training set's order

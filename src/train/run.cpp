@@ -455,10 +455,12 @@ void run(config::RunConfig& config, const OptionTable& table, const std::string&
     log_warning("there is no --save: what is learnt is lost when the run ends");
   const StopSignals signals;
   const Clock::time_point start = launch::launched_at().value_or(Clock::now());
+  std::optional<int64_t> dropped_moments_at;
   while (true) {
     set_awaited("tokenizer, data and model, before the first step");
     set_phase(RunPhase::kLoad, 0);
     Job job(config, table, grid);
+    if (job.dropped_moments_at()) dropped_moments_at = job.dropped_moments_at();
     // The run is one from here on: its folder stays, and records are written into it.
     note_run_folder(config.checkpoint.save);
     if (job.held_folder() != nullptr) job.held_folder()->keep(job.resolved_options(), command_line + "\n");
@@ -468,6 +470,7 @@ void run(config::RunConfig& config, const OptionTable& table, const std::string&
     } catch (const RollBack& back) {
       config.checkpoint.rolled_back_to = back.to;
       config.checkpoint.finetune = false;
+      config.checkpoint.no_load_optim = dropped_moments_at == back.to;  // its own checkpoints count whole
       config.training.skipped_steps.push_back({back.to + 1, back.spike});
       config.training.skip_train_iteration_range.push_back(concat(back.to + 1, "-", back.spike));
     } catch (const std::exception& error) {

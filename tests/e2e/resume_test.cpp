@@ -348,5 +348,33 @@ TEST(NoLoadOptim, CountsOnceForARunInOneFolder) {
   EXPECT_NE(differences("twice"), Words{});
 }
 
+TEST(NoLoadOptim, InTheCommandOfANewRunItLosesNothingAtARestart) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const auto run = [&](const std::string& name) {
+    return tiny_run(folder / "data") +
+           Words{"--save-interval", "100", "--save", folder / name, "--load", folder / name, "--no-load-optim"};
+  };
+  train(run("straight"));
+  train(run("restarted") + Words{"--exit-interval", "6"});
+  train(run("restarted"));
+  EXPECT_EQ(different_tensors(folder / "straight/step_00000010", folder / "restarted/step_00000010"), Words{});
+}
+
+// --ckpt-step counts once as well, also for a later command without --no-load-optim.
+TEST(NoLoadOptim, WithAStepInOneFolderThatStepStaysRemembered) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 200, 5);
+  const Words run =
+      tiny_run(folder / "data") + Words{"--save-interval", "2", "--save", folder / "run", "--load", folder / "run"};
+  train(run + Words{"--exit-interval", "4"});
+  const Words from_2 = run + Words{"--ckpt-step", "2"};
+  train(from_2 + Words{"--no-load-optim", "--exit-interval", "6"});
+  train(from_2 + Words{"--no-load-optim", "--exit-interval", "8"});
+  train(from_2);
+  EXPECT_EQ(step_records(folder / "run").size(), 10u);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/step_00000008.superseded"));
+}
+
 }  // namespace resume_test
 }  // namespace espalier::test

@@ -64,6 +64,7 @@ TEST_F(Stop, TheTimeOfARunThatIsLaunchedCountsFromItsLaunch) {
   const auto launched = [](int minutes) {
     const auto time = std::chrono::steady_clock::now() - std::chrono::minutes(minutes);
     setenv(launch::kLaunchedAtVariable, launch::launched_at_text(time).c_str(), 1);
+    setenv("ESPALIER_LAUNCH", "1", 1);
   };
   launched(2);
   train(run({"--exit-duration-in-mins", "3", "--exit-interval", "4"}));
@@ -71,6 +72,7 @@ TEST_F(Stop, TheTimeOfARunThatIsLaunchedCountsFromItsLaunch) {
   launched(4);
   train(run({"--exit-duration-in-mins", "3", "--exit-interval", "4"}));
   unsetenv(launch::kLaunchedAtVariable);
+  unsetenv("ESPALIER_LAUNCH");
   EXPECT_EQ(saved_steps(), (std::vector<int64_t>{4}));
   train(run({"--exit-duration-in-mins", "3", "--exit-interval", "4"}));
   EXPECT_EQ(saved_steps(), (std::vector<int64_t>{4, 8}));

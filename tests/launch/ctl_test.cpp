@@ -126,7 +126,10 @@ TEST_F(ControlledRun, AskingChangesNothingOfWhatIsLearnt) {
                          R"( 2>$folder/log & launcher=$!
     await trains $run 1
     for time in {1..10}; do
-      for command in dump status save pause status resume; do espalier ctl $run $command || exit; done
+      for command in dump status save pause status resume; do
+        espalier ctl $run $command || exit
+        [ $time$command != 1pause ] || await grep -q '"event":"pause"' $run/events.jsonl  # else it may end too soon
+      done
     done >/dev/null
     wait $launcher; echo "launcher: $?"; grep -c '"event":"pause"' $run/events.jsonl
     espalier launch --nproc-per-node 2 )" +
