@@ -22,7 +22,7 @@ using internal::TakenSignals;
 constexpr double kPatience = 30;  // seconds, for ranks to end once one has failed
 constexpr auto kBetweenQuestions = std::chrono::milliseconds(500);
 constexpr auto kTimeToInsist = std::chrono::seconds(2);
-constexpr auto kTimeToReadState = std::chrono::minutes(10);
+constexpr auto kTimeToReadCopies = std::chrono::minutes(10);
 
 std::string num_running(const Ranks& ranks) {
   const int64_t count = ranks.num_running();
@@ -210,11 +210,11 @@ void RunLoop::take_in_waiting(Ranks& ranks) {
   ranks.send(SIGTERM);
 }
 
-// The ranks look themselves, between two steps. In a restart first of all once they have read their state, from copies
-// or the disk, unless that takes so long that they may hang.
+// The ranks look themselves, between two steps. In a restart from copies of their state first of all once they have
+// read these, unless that takes so long that they may hang.
 void RunLoop::look_for_reason_to_end(const Ranks& ranks) {
-  const bool may_be_reading = program_.is_ours && is_again_ && !trains(ranks);
-  if (may_be_reading && surroundings_.now() - round_start_ < kTimeToReadState) return;
+  const bool may_be_reading = is_again_ && surroundings_.now() - round_start_ < kTimeToReadCopies && !trains(ranks);
+  if (may_be_reading && site_.has_snapshots()) return;
   if (!program_.reason_to_end || surroundings_.now() - last_question_ < kBetweenQuestions) return;
   last_question_ = surroundings_.now();
   const std::string reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - start_).count());
