@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <regex>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -359,6 +360,42 @@ TEST(NoLoadOptim, InTheCommandOfANewRunItLosesNothingAtARestart) {
   train(run("restarted") + Words{"--exit-interval", "6"});
   train(run("restarted"));
   EXPECT_EQ(different_tensors(folder / "straight/step_00000010", folder / "restarted/step_00000010"), Words{});
+}
+
+// The run's own checkpoints count whole, whatever was not taken of the one that it began from.
+TEST(NoLoadOptim, ARollBackTakesTheMomentsOfTheRunsOwnCheckpoint) {
+  const TemporaryFolder folder;
+  const auto run = [&](const std::string& name, const Words& more) {
+    train(split_blanks(
+              "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 32 --max-position-embeddings 32"
+              " --micro-batch-size 1 --global-batch-size 2 --lr 1e-3 --train-iters 40 --lr-decay-iters 40 --seed 7"
+              " --data-path tests/data/owt-20_text_document --split 100,0,0 --eval-iters 0 --num-threads 1"
+              " --tokenizer-type GPT2BPETokenizer --vocab-file tests/data/gpt2-tiny/vocab.json"
+              " --merge-file tests/data/gpt2-tiny/merges.txt --save-interval 5"
+              " --skip-step-sigma 3 --skip-step-window 8") +
+          Words{"--save", folder / name, "--load", folder / name} + more);
+  };
+  run("back", {"--exit-interval", "5"});
+  run("back", {"--no-load-optim", "--spike-policy", "roll-back"});
+  const std::string events = read_file(folder / "back/events.jsonl");
+  const std::regex pattern("goes back to the checkpoint of step (\\d+) and passes over steps (\\d+) to (\\d+)");
+  Words ranges = {"--skip-train-iteration-range"};
+  int64_t last = 0;
+  for (std::sregex_iterator found(events.begin(), events.end(), pattern); found != std::sregex_iterator(); ++found) {
+    last = std::stoll((*found)[1]);
+    ranges.push_back(concat((*found)[2].str(), "-", (*found)[3].str()));
+  }
+  ASSERT_GT(last, 5) << events;
+  const std::string step = concat("step_", format_printf("%08lld", static_cast<long long>(last)));
+  for (const char* name : {"whole", "dropped"}) {
+    std::filesystem::create_directories(folder / name);
+    std::filesystem::copy(folder / ("back/" + step), folder / concat(name, "/", step),
+                          std::filesystem::copy_options::recursive);
+  }
+  run("whole", ranges);
+  run("dropped", ranges + Words{"--no-load-optim"});
+  EXPECT_EQ(different_tensors(folder / "back/step_00000040", folder / "whole/step_00000040"), Words{});
+  EXPECT_NE(different_tensors(folder / "back/step_00000040", folder / "dropped/step_00000040"), Words{});
 }
 
 // --ckpt-step counts once as well, also for a later command without --no-load-optim.
