@@ -10,7 +10,6 @@
 #include <string>
 
 #include "apps/launch/file_thread.h"
-#include "launch/launcher.h"
 
 namespace espalier {
 

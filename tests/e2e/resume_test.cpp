@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "data/gpt_dataset.h"
 #include "store/manifest.h"
+#include "store/run_folder.h"
 #include "tests/e2e/run_fixture.h"
 
 namespace espalier::test {
@@ -386,7 +387,7 @@ TEST(NoLoadOptim, ARollBackTakesTheMomentsOfTheRunsOwnCheckpoint) {
     ranges.push_back(concat((*found)[2].str(), "-", (*found)[3].str()));
   }
   ASSERT_GT(last, 5) << events;
-  const std::string step = concat("step_", format_printf("%08lld", static_cast<long long>(last)));
+  const std::string step = store::step_folder_name(last);
   for (const char* name : {"whole", "dropped"}) {
     std::filesystem::create_directories(folder / name);
     std::filesystem::copy(folder / ("back/" + step), folder / concat(name, "/", step),
