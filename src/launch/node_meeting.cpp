@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -86,6 +87,7 @@ NodeMeeting::~NodeMeeting() {
 }
 
 std::string NodeMeeting::key(const std::string& name) const { return key_of(round_, name); }
+std::string NodeMeeting::stopped_key(size_t node) const { return key(concat("stopped/", node)); }
 
 std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled) {
   stop_watching();
@@ -415,7 +417,7 @@ std::optional<Round> NodeMeeting::take_part(const World& world) {
     round.world_size += nodes_[at].num_ranks;
   }
   const std::string number = std::to_string(round.node);
-  leave_departure({round_over_key(round_), key("stopped/" + number)},
+  leave_departure({round_over_key(round_), stopped_key(round.node)},
                   {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)})});
   store_.set(key("ready/" + number), "");
   if (!all_are_ready(nodes_)) return std::nullopt;
@@ -462,10 +464,14 @@ std::string NodeMeeting::end_well(RendezvousStore& store) const {
 
 void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "", kRoundFailed); }
 
+// Its last will first: a launcher that dies between the two says the same, so that nobody has read anything else.
 void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
   for (size_t at = 0; at < nodes_.size(); ++at)
-    if (nodes_[at].id == self_.id) store_.set(key(concat("stopped/", at)), launch::to_json(failures));
-  leave_departure();
+    if (nodes_[at].id == self_.id) {
+      const std::string stopped = stopped_key(at), text = launch::to_json(failures);
+      leave_departure({stopped}, {text});
+      store_.set(stopped, text);
+    }
 }
 
 void NodeMeeting::report_told(bool for_good) {
@@ -480,33 +486,59 @@ ToldAnywhere NodeMeeting::told() {
   return store_.get(key("told"), 10s) == kForGood ? ToldAnywhere::kToEndForGood : ToldAnywhere::kToEnd;
 }
 
-// What each machine has said of its ranks; warns of those that have said nothing in time. One that has seen that all
-// are done says nothing more: nobody waits for it then.
-std::vector<std::string> NodeMeeting::words_of_stopped(Time deadline) {
-  std::vector<std::string> keys, texts;
-  for (size_t at = 0; at < nodes_.size(); ++at) keys.push_back(key(concat("stopped/", at)));
-  while (true) {
-    const auto left = std::chrono::duration_cast<RendezvousStore::Milliseconds>(deadline - surroundings_.now());
-    try {
-      return store_.multi_get(keys, std::clamp<RendezvousStore::Milliseconds>(left, 0ms, 500ms));
-    } catch (const RendezvousTimeout&) {
-      if (all_are_done()) return {};
-      if (surroundings_.now() >= deadline) break;
-    }
-  }
-  for (size_t at = 0; at < nodes_.size(); ++at)
-    if (store_.check({keys[at]}))
-      texts.push_back(store_.get(keys[at], 10s));
-    else
-      log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
-  return texts;
-}
-
 bool NodeMeeting::all_are_done() { return store_.add(key("done"), 0) == std::ssize(nodes_); }
 
 RoundOutcome NodeMeeting::outcome_after_all() {
   if (!all_are_done()) return RoundOutcome::kFailed;
   return end_well(store_) == kRoundRegroups ? RoundOutcome::kRegroups : RoundOutcome::kDone;
+}
+
+// Nothing where the round has ended well: a machine that has seen that says nothing more.
+std::vector<size_t> NodeMeeting::those_that_have_stopped(Time deadline) {
+  std::vector<std::string> keys;
+  std::vector<size_t> all, stopped;
+  for (size_t at = 0; at < nodes_.size(); ++at) keys.push_back(stopped_key(at)), all.push_back(at);
+  while (true) {
+    const auto left = std::chrono::duration_cast<RendezvousStore::Milliseconds>(deadline - surroundings_.now());
+    try {
+      store_.wait(keys, std::clamp<RendezvousStore::Milliseconds>(left, 0ms, 500ms));
+      return all;
+    } catch (const RendezvousTimeout&) {
+      if (all_are_done()) return {};
+      if (surroundings_.now() >= deadline || store_.check({key("end")})) break;
+    }
+  }
+  std::copy_if(all.begin(), all.end(), std::back_inserter(stopped),
+               [&](size_t at) { return store_.check({keys[at]}); });
+  return stopped;
+}
+
+// What a machine has said of its ranks stays as it is (report_stopped()), so that only whose words count has to be
+// agreed on.
+RoundEnd NodeMeeting::agree_on_end(double patience_seconds) {
+  internal::EndRecord mine;
+  mine.stopped = those_that_have_stopped(surroundings_.time_in(patience_seconds));
+  mine.outcome = outcome_after_all();
+  mine.told = told();
+  const internal::EndRecord agreed =
+      internal::end_record_from_json(store_.compare_set(key("end"), "", internal::to_json(mine)));
+  RoundEnd end = {agreed.outcome, {}, agreed.told};
+  if (end.outcome != RoundOutcome::kFailed) return end;
+  for (size_t at = 0; at < nodes_.size(); ++at)
+    if (std::find(agreed.stopped.begin(), agreed.stopped.end(), at) == agreed.stopped.end())
+      log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
+  std::vector<std::string> keys;
+  for (const size_t at : agreed.stopped) keys.push_back(stopped_key(at));
+  for (const std::string& text : store_.multi_get(keys, 10s))
+    for (Failure& failure : failures_from_json(text)) end.failures.push_back(std::move(failure));
+  // A launcher that went away has no time of its own: its ranks died with it, before any other could fail of that.
+  double first = surroundings_.seconds_since_1970();
+  for (const Failure& failure : end.failures)
+    if (failure.time > 0) first = std::min(first, failure.time - 1);
+  for (Failure& failure : end.failures)
+    if (failure.time == 0) failure.time = first - 1;
+  sort_by_cause(end.failures);
+  return end;
 }
 
 // Who waits may not have heard of this round yet, and be on none of its lists: launchers are known here from when they
@@ -523,20 +555,6 @@ bool NodeMeeting::others_are_enough(size_t without) {
   }
   const char* const answer = largest_fitting(others, members).empty() ? "no" : "yes";
   return store_.compare_set(key("goes-on"), "", answer) == "yes";  // others may have come or left for another launcher
-}
-
-std::vector<Failure> NodeMeeting::collect_failures(double patience_seconds) {
-  std::vector<Failure> failures;
-  for (const std::string& text : words_of_stopped(surroundings_.time_in(patience_seconds)))
-    for (Failure& failure : failures_from_json(text)) failures.push_back(std::move(failure));
-  // A launcher that went away has no time of its own: its ranks died with it, before any other could fail of that.
-  double first = surroundings_.seconds_since_1970();
-  for (const Failure& failure : failures)
-    if (failure.time > 0) first = std::min(first, failure.time - 1);
-  for (Failure& failure : failures)
-    if (failure.time == 0) failure.time = first - 1;
-  sort_by_cause(failures);
-  return failures;
 }
 
 }  // namespace espalier::launch

@@ -56,6 +56,14 @@ enum class RoundOutcome {
 
 enum class ToldAnywhere { kNot, kToEnd, kToEndForGood };
 
+// Of a round whose machines have stopped their ranks.
+struct RoundEnd {
+  RoundOutcome outcome =
+      RoundOutcome::kLostStore;            // all may have ended well after all, before a launcher died or after
+  std::vector<Failure> failures;           // of all machines, sorted by cause
+  ToldAnywhere told = ToldAnywhere::kNot;  // the run was told to end, on whatever machine
+};
+
 // Whether the program can run on so many ranks.
 using FitsRanks = std::function<bool(int64_t num_ranks)>;
 
@@ -94,16 +102,12 @@ class NodeMeeting {
   // Before this machine says that its ranks have stopped: the run was told to end here. `for_good`: it is not to start
   // once more, for what its ranks have in memory.
   void report_told(bool for_good);
-  // Once all have said that: whether it was anywhere. All get one answer.
-  ToldAnywhere told();
+  // Waits at most that long for the others to stop. Whoever first knows how the round ended has said it for all, also
+  // where some have waited in vain: every machine gets the same, and decides alike.
+  RoundEnd agree_on_end(double patience_seconds);
   // Of this round, before the next is joined: what all that take part in that one are to know alike. What is left first
   // holds. It goes from round to round until there is another, also over those that never begin.
   void leave_history(const std::string& text);
-  // Of all machines, sorted by cause; waits at most that long for the others to stop.
-  std::vector<Failure> collect_failures(double patience_seconds);
-  // Of a round that failed, once its machines have stopped: all ranks may have ended well after all, before or after
-  // the launcher of one died.
-  RoundOutcome outcome_after_all();
   // Whether the run can go on without that machine of the round, with those that wait; all launchers get one answer.
   bool others_are_enough(size_t without);
   // No round follows: for machines that wait. `well`: the job has done what it was to do, or has stopped as it was
@@ -118,6 +122,7 @@ class NodeMeeting {
 
  private:
   std::string key(const std::string& name) const;
+  std::string stopped_key(size_t node) const;
   std::vector<Node> nodes_in(const std::string& list);  // but those that have left
   // This launcher's last will: that it has left this round, and what else these keys say.
   void leave_departure(std::vector<std::string> keys = {}, std::vector<std::string> values = {});
@@ -137,7 +142,9 @@ class NodeMeeting {
   bool awaits_former(const std::vector<Node>& nodes);
   internal::World meet(const std::function<bool()>& is_cancelled);
   bool next_round_comes(const std::function<bool()>& is_cancelled);
-  std::vector<std::string> words_of_stopped(Surroundings::Time deadline);
+  std::vector<size_t> those_that_have_stopped(Surroundings::Time deadline);
+  RoundOutcome outcome_after_all();
+  ToldAnywhere told();
   bool is_anybody_in_the_run();
   bool all_have_left();  // of the machines of this round
   bool all_are_done();   // the same

@@ -12,22 +12,12 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "launch/hold.h"
-#include "launch/internal/signals.h"
+#include "launch/internal/try_to_tell.h"
 
 namespace espalier::launch {
 namespace {
 
-using internal::TakenSignals;
-
-constexpr double kPatience = 30;  // seconds, for ranks to end once one has failed
-constexpr auto kBetweenQuestions = std::chrono::milliseconds(500);
-constexpr auto kTimeToInsist = std::chrono::seconds(2);
-constexpr auto kTimeToReadCopies = std::chrono::minutes(10);
-
-std::string num_running(const Ranks& ranks) {
-  const int64_t count = ranks.num_running();
-  return concat(count, count == 1 ? " rank" : " ranks");
-}
+using internal::try_to_tell;
 
 // The machine of the rank that failed.
 size_t node_of(const Round& round, const Failure& cause) {
@@ -41,25 +31,10 @@ size_t node_of(const Round& round, const Failure& cause) {
 
 bool is_here(const Round& round, const Failure& cause) { return node_of(round, cause) == round.node; }
 
-// The store may be gone along with the machine that hosts it: this machine's ranks stop all the same.
-template <class Tell>
-void try_to_tell(const Tell& tell) {
-  try {
-    tell();
-  } catch (const UserError& error) {
-    warn_once(error.what());
-  }
-}
-
 // Not by what a rank did itself, and not by the launcher as it hung.
 bool are_from_outside(const std::vector<Failure>& failures) {
   return std::all_of(failures.begin(), failures.end(),
                      [](const Failure& failure) { return is_from_outside(failure) && !was_hung(failure); });
-}
-
-bool trains(const Ranks& ranks) {
-  const RunPhase phase = ranks.sight().phase;
-  return phase != RunPhase::kStart && phase != RunPhase::kLoad;
 }
 
 }  // namespace
@@ -97,12 +72,12 @@ std::optional<Round> RunLoop::join() {
 bool RunLoop::tells_of_lost_store() const { return node_ == 0 || node_ == 1; }
 
 bool RunLoop::is_told_to_end() {
-  if (const auto signal = surroundings_.wait_for_signal(0)) take_between_starts(*signal);
-  return ending_signal_ != 0;
+  if (const auto signal = surroundings_.wait_for_signal(0)) orders_.take_between_rounds(*signal);
+  return orders_.ending_signal() != 0;
 }
 
 int RunLoop::end_without_round() {
-  if (ending_signal_ != 0) {
+  if (orders_.ending_signal() != 0) {
     if (site_.has_snapshots())
       log_warning("stopped before the ranks started again: copies of their state in memory are lost; the newest ",
                   "checkpoint is what remains");
@@ -110,7 +85,7 @@ int RunLoop::end_without_round() {
     try_to_tell([&] {
       if (was_in_run && needs_all && meeting_.is_awaited()) meeting_.report_over(/*well=*/false);
     });
-    return 128 + ending_signal_;
+    return 128 + orders_.ending_signal();
   }
   if (!meeting_.is_over_badly()) return 0;
   log_warning("the run has ended while this machine waited: another launcher failed for good, or was told to stop");
@@ -133,30 +108,25 @@ void RunLoop::say_start(const Round& round) const {
 std::optional<int> RunLoop::run_round(const Round& round) {
   restarts_ = RestartPolicy(options_.max_restarts, round.history);
   say_start(round);
-  is_regroup_asked_ = may_go_on_ = has_asked_here_ = false;
+  is_regroup_asked_ = may_go_on_ = false;
   num_held_ = 0;
   first_step_.reset();
-  told_by_.clear();
-  is_told_by_rule_ = false;
-  is_again_ = round.number > 0;
-  round_start_ = last_question_ = surroundings_.now();
+  orders_.begin_round(/*is_again=*/round.number > 0);
   std::unique_ptr<Ranks> ranks = site_.start(round, std::move(held_));
   const RoundOutcome outcome = watch(round, *ranks);
   const bool all_well = outcome == RoundOutcome::kDone || outcome == RoundOutcome::kRegroups;
   if (!all_well) reap_together(*ranks);
-  const bool may_start = told_by_.empty() || may_end_later();
-  if (outcome == RoundOutcome::kFailed && may_start && hold(*ranks)) {
+  if (outcome == RoundOutcome::kFailed && !orders_.is_for_good() && hold(*ranks)) {
     const std::optional<int> exit_code = end_or_restart(round, *ranks);
     if (!exit_code && may_go_on_) held_ = std::move(ranks);
     return exit_code;
   }
   if (!all_well) stop(*ranks);
   ranks->finish_output();
-  if (outcome == RoundOutcome::kRegroups && told_by_.empty()) return start_with_others();
+  if (outcome == RoundOutcome::kRegroups && !orders_.is_told()) return start_with_others();
   if (all_well) return 0;
-  if (ending_signal_ != 0) return end_by_signal(round, *ranks);
-  const bool is_told = !told_by_.empty() && !may_end_later();
-  if (outcome == RoundOutcome::kLostStore && !is_told) return end_without_store(*ranks);
+  if (orders_.ending_signal() != 0) return end_by_signal(round, *ranks);
+  if (outcome == RoundOutcome::kLostStore && !orders_.is_for_good()) return end_without_store(*ranks);
   return end_or_restart(round, *ranks);
 }
 
@@ -166,15 +136,15 @@ RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
   std::optional<Time> deadline;
   while (true) {
     if (const auto signal = surroundings_.wait_for_signal(options_.monitor_interval_seconds))
-      pass_on(*signal, ranks, deadline);
+      orders_.pass_on(*signal, ranks, deadline);
     ranks.reap();
-    if (told_by_.empty()) look_for_reason_to_end(ranks);
-    ranks.end_hung(told_to_end());
-    const bool is_told = !told_by_.empty();
-    if (ranks.any_failed() && (!is_told || (may_end_later() && are_from_outside(ranks.failures()))))
+    if (!orders_.is_told()) orders_.look_for_reason(ranks);
+    ranks.end_hung(orders_.told());
+    const bool is_told = orders_.is_told();
+    if (ranks.any_failed() && (!is_told || (orders_.may_end_later() && are_from_outside(ranks.failures()))))
       return RoundOutcome::kFailed;
     if (ranks.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
-      deadline = surroundings_.time_in(patience_after_failure());
+      deadline = surroundings_.time_in(orders_.patience_after_failure());
     if (round.node == 0 && !is_told) take_in_waiting(ranks);
     const bool ended = ranks.num_running() == 0;
     if (ended && ranks.all_well() && !reported) {
@@ -183,10 +153,10 @@ RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
     }
     if (const RoundOutcome outcome = meeting_.outcome(); outcome != RoundOutcome::kRunning) return outcome;
     ranks.let_go_of_strays();
-    ask_again_to_stop(ranks);
+    orders_.ask_again(ranks);
     if (is_told && ended && !reported) return RoundOutcome::kFailed;
     if (deadline && surroundings_.now() >= *deadline) return RoundOutcome::kFailed;
-    if (is_told) say_who_is_awaited(ranks);
+    if (is_told) orders_.say_who_is_awaited(ranks);
   }
 }
 
@@ -210,113 +180,22 @@ void RunLoop::take_in_waiting(Ranks& ranks) {
   ranks.send(SIGTERM);
 }
 
-// The ranks look themselves, between two steps. In a restart from copies of their state first of all once they have
-// read these, unless that takes so long that they may hang.
-void RunLoop::look_for_reason_to_end(const Ranks& ranks) {
-  const bool may_be_reading = is_again_ && surroundings_.now() - round_start_ < kTimeToReadCopies && !trains(ranks);
-  if (may_be_reading && site_.has_snapshots()) return;
-  if (!program_.reason_to_end || surroundings_.now() - last_question_ < kBetweenQuestions) return;
-  last_question_ = surroundings_.now();
-  const std::string reason = program_.reason_to_end(Surroundings::Seconds(last_question_ - start_).count());
-  if (reason.empty()) return;
-  note_told(reason);
-  is_told_by_rule_ = true;
-  log_info(reason, ": waiting for ", num_running(ranks), " to save and end", bound_in_words(ranks));
-}
-
-void RunLoop::note_told(const std::string& by) {
-  if (!told_by_.empty()) return;
-  told_by_ = by;
-  told_at_ = last_word_ = surroundings_.now();
-  try_to_tell([this] { meeting_.forget_to_regroup(); });
-}
-
-std::optional<ToldToEnd> RunLoop::told_to_end() {
-  if (told_by_.empty()) return std::nullopt;
-  return ToldToEnd{told_by_, Surroundings::Seconds(surroundings_.now() - told_at_).count()};
-}
-
-std::string RunLoop::bound_in_words(const Ranks& ranks) const {
-  const double bound = ranks.bound_at_end();
-  return bound <= 0 ? "" : concat("; one that makes no progress for ", format_duration(bound), " is ended");
-}
-
-void RunLoop::say_who_is_awaited(const Ranks& ranks) {
-  if (surroundings_.now() - last_word_ < std::chrono::seconds(30)) return;
-  last_word_ = surroundings_.now();
-  log_info("still waiting for ", num_running(ranks), " to end");
-}
-
-// Training that is told to stop saves first, however long that takes: a scheduler's own limit ends it if it must.
-std::optional<double> RunLoop::patience() const {
-  if (options_.shutdown_timeout_seconds || program_.is_ours) return options_.shutdown_timeout_seconds;
-  return kPatience;
-}
-double RunLoop::patience_after_failure() const { return options_.shutdown_timeout_seconds.value_or(kPatience); }
-
-void RunLoop::pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline) {
-  if (signal == SIGCHLD) return;
-  const std::string name = concat("SIG", sigabbrev_np(signal));
-  if (!TakenSignals::ends(signal)) {
-    const bool ends_run = signal == SIGUSR1 && program_.is_ours;
-    if (ends_run) asks_to_stop_ = true;
-    if (ends_run && is_again_ && !trains(ranks)) {  // in a restart, whose copies of the state are not read yet
-      log_info(name, ": passed on to the ranks once they train");
-      return;
-    }
-    ranks.send(signal);
-    if (ends_run) note_told(name), has_asked_here_ = true;
-    log_info("passed ", name, " on to the ranks", ends_run ? bound_in_words(ranks) : "");
-    return;
-  }
-  const Time now = surroundings_.now(), before = std::exchange(last_ending_, now);
-  if (site_.kill_is_asked()) {
-    log_warning("espalier ctl kill: killing ", num_running(ranks));
-    note_told("espalier ctl kill");
-    ending_signal_ = signal;
-    deadline = now;
-    return;
-  }
-  last_word_ = now;
-  if (++num_endings_ == 1) {
-    note_told(name);
-    ranks.send(signal);
-    ending_signal_ = signal;
-    if (const auto seconds = patience()) deadline = surroundings_.time_in(*seconds);
-    log_info("passed ", name, " on; waiting ",
-             patience() ? concat("up to ", format_duration(*patience())) : "as long as it takes", " for ",
-             num_running(ranks), program_.is_ours ? " to save and end" : " to end", bound_in_words(ranks));
-  } else if (num_endings_ >= 3 && now - before <= kTimeToInsist) {
-    log_warning(name, " again: killing ", num_running(ranks));
-    deadline = now;
-  } else {
-    log_warning("still waiting for ", num_running(ranks), " to end; ", name,
-                " once more within two seconds kills them, and what is not saved is lost");
-  }
-}
-
 // Ranks that failed at the same moment are noticed together, so that the cause is among them.
 void RunLoop::reap_together(Ranks& ranks) {
-  if (ending_signal_ != 0) return;
+  if (orders_.ending_signal() != 0) return;
   surroundings_.sleep_for(std::chrono::milliseconds(100));
   ranks.reap();
 }
 
-// With copies of the ranks' state in memory the next start can save it and stop: after SIGUSR1, which it gets again,
-// and by the run's own rules (the kill switch, its time), which it follows itself.
-bool RunLoop::may_end_later() const {
-  return ending_signal_ == 0 && (asks_to_stop_ || is_told_by_rule_) && site_.has_snapshots();
-}
-
 void RunLoop::stop(Ranks& ranks) {
   try_to_tell([this] { meeting_.report_failed(); });
-  ranks.stop(SIGTERM, !told_by_.empty() && !may_end_later() ? 0 : patience_after_failure());
+  ranks.stop(SIGTERM, orders_.is_for_good() ? 0 : orders_.patience_after_failure());
   say_stopped(ranks);
 }
 
 void RunLoop::say_stopped(const Ranks& ranks) {
   try_to_tell([&] {
-    if (!told_by_.empty()) meeting_.report_told(!may_end_later());
+    if (orders_.is_told()) meeting_.report_told(orders_.is_for_good());
     meeting_.report_stopped(ranks.failures());
   });
 }
@@ -337,7 +216,7 @@ int RunLoop::end_by_signal(const Round& round, const Ranks& ranks) {
   if (ranks.all_well()) return 0;
   std::vector<Failure> failures = ranks.failures();
   // Of the signal itself those end that were not yet so far as to heed it.
-  std::erase_if(failures, [&](const Failure& failure) { return failure.signal == ending_signal_; });
+  std::erase_if(failures, [&](const Failure& failure) { return failure.signal == orders_.ending_signal(); });
   sort_by_cause(failures);
   if (round.node == 0 && !failures.empty())
     site_.tell({.what = concat("told to stop, rank ", failures.front().rank, " on ", failures.front().host, " failed (",
@@ -346,15 +225,15 @@ int RunLoop::end_by_signal(const Round& round, const Ranks& ranks) {
                 .failures = failures});
   for (const Failure& failure : ranks.failures())
     if (!failure.error_file.empty()) return report(ranks.failures());
-  log_info("stopped by SIG", sigabbrev_np(ending_signal_));
-  return 128 + ending_signal_;
+  log_info("stopped by SIG", sigabbrev_np(orders_.ending_signal()));
+  return 128 + orders_.ending_signal();
 }
 
 // Not by a signal that ends this launcher, and the ranks did not end well. `failures`: of all machines.
 int RunLoop::end_as_told(const Round& round, const Ranks& ranks, const std::vector<Failure>& failures) {
   try_to_tell([this] { meeting_.report_over(/*well=*/false); });
   const Failure& cause = failures.front();
-  const std::string by = told_by_.empty() ? "by another launcher" : told_by_;
+  const std::string by = orders_.is_told() ? orders_.by() : "by another launcher";
   if (round.node == 0)
     site_.tell({.what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
                                ") after the run was told to end (", by, "); the run has ended"),
@@ -388,14 +267,9 @@ void RunLoop::hand_on_history() {
 std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& ranks) {
   const std::string run_folder = ranks.sight().folder;
   if (!run_folder.empty()) run_folder_ = run_folder;
-  std::vector<Failure> failures = ranks.failures();
-  RoundOutcome outcome = RoundOutcome::kLostStore;  // unless it answers
-  ToldAnywhere told = ToldAnywhere::kNot;
-  try_to_tell([&] {
-    failures = meeting_.collect_failures(patience_after_failure() + 10);
-    outcome = meeting_.outcome_after_all();
-    told = meeting_.told();
-  });
+  RoundEnd end = {RoundOutcome::kLostStore, ranks.failures(), ToldAnywhere::kNot};  // unless the store answers
+  try_to_tell([&] { end = meeting_.agree_on_end(orders_.patience_after_failure() + 10); });
+  const auto& [outcome, failures, told] = end;
   if (outcome == RoundOutcome::kDone) return 0;
   if (outcome == RoundOutcome::kRegroups) return start_with_others();
   if (failures.empty()) {
@@ -405,8 +279,8 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
     return static_cast<int>(ExitCode::kLostPeer);
   }
   const Failure& cause = failures.front();
-  const bool is_told = !told_by_.empty() || told != ToldAnywhere::kNot;
-  const bool ends = told == ToldAnywhere::kToEndForGood || (!told_by_.empty() && !may_end_later());
+  const bool is_told = orders_.is_told() || told != ToldAnywhere::kNot;
+  const bool ends = told == ToldAnywhere::kToEndForGood || orders_.is_for_good();
   if (is_told && (ends || !are_from_outside({cause}))) return end_as_told(round, ranks, failures);
   // The same options would be refused again.
   const bool is_refused =
@@ -497,24 +371,8 @@ void RunLoop::stay_as_host() {
 // A signal that ends the launcher is heard when it meets the others, or here.
 void RunLoop::wait_before_restart(double seconds) {
   const Time end = surroundings_.time_in(seconds);
-  while (surroundings_.now() < end && ending_signal_ == 0 && !asks_to_stop_)
-    if (const auto signal = surroundings_.wait_for_signal(0.1)) take_between_starts(*signal);
-}
-
-void RunLoop::take_between_starts(int signal) {
-  if (TakenSignals::ends(signal)) ending_signal_ = signal;
-  if (signal == SIGUSR1) asks_to_stop_ = true;
-}
-
-// Training saves and stops on SIGUSR1, which a scheduler sends once: ranks that did not get so far, or are of a later
-// start, get it again, as soon as they train: before that they would end without what they were started with.
-void RunLoop::ask_again_to_stop(Ranks& ranks) {
-  if (!program_.is_ours || !asks_to_stop_ || has_asked_here_ || ending_signal_ != 0) return;
-  if (ranks.num_running() < options_.num_local_ranks || !trains(ranks)) return;
-  ranks.send(SIGUSR1);
-  has_asked_here_ = true;
-  note_told("SIGUSR1");
-  log_info("passed SIGUSR1 on to the ranks, which had not stopped when they were started again", bound_in_words(ranks));
+  while (surroundings_.now() < end && orders_.ending_signal() == 0 && !orders_.asks_to_stop())
+    if (const auto signal = surroundings_.wait_for_signal(0.1)) orders_.take_between_rounds(*signal);
 }
 
 int RunLoop::report(std::vector<Failure> failures) {

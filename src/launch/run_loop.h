@@ -16,6 +16,7 @@
 #include "launch/node_meeting.h"
 #include "launch/ranks.h"
 #include "launch/restart_policy.h"
+#include "launch/stop_orders.h"
 #include "launch/surroundings.h"
 
 namespace espalier::launch {
@@ -29,7 +30,7 @@ class RunLoop {
         surroundings_(surroundings),
         meeting_(meeting),
         site_(site),
-        start_(surroundings.now()),
+        orders_(options, program, surroundings, meeting, site),
         restarts_(options.max_restarts) {}
 
   int run();  // the launcher's exit code
@@ -45,17 +46,6 @@ class RunLoop {
   std::optional<int> run_round(const Round& round);
   RoundOutcome watch(const Round& round, Ranks& ranks);
   void take_in_waiting(Ranks& ranks);
-  void look_for_reason_to_end(const Ranks& ranks);
-  void note_told(const std::string& by);
-  std::optional<ToldToEnd> told_to_end();
-  std::string bound_in_words(const Ranks& ranks) const;
-  void say_who_is_awaited(const Ranks& ranks);
-  std::optional<double> patience() const;
-  double patience_after_failure() const;
-  void pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline);
-  void take_between_starts(int signal);
-  void ask_again_to_stop(Ranks& ranks);
-  bool may_end_later() const;
   void stop(Ranks& ranks);
   void say_stopped(const Ranks& ranks);
   void reap_together(Ranks& ranks);
@@ -78,23 +68,16 @@ class RunLoop {
   Surroundings& surroundings_;
   NodeMeeting& meeting_;
   LaunchSite& site_;
-  const Time start_;
+  StopOrders orders_;
   RestartPolicy restarts_;       // as all launchers of the round know it
   std::unique_ptr<Ranks> held_;  // for the next round; null: none
   int64_t node_ = -1;            // this machine's number in the last round; -1: there was none
   std::string run_folder_;       // after a failure
-  bool is_again_ = false;        // this round: it is not the first
   bool is_regroup_asked_ = false, is_left_out_ = false;
-  bool asks_to_stop_ = false, has_asked_here_ = false;  // by SIGUSR1: the run, and the ranks of this round
-  bool may_go_on_ = false;                              // ranks that are held
-  int64_t num_held_ = 0;                                // here, after this round
-  std::optional<int64_t> first_step_;                   // of this round
-  Time last_look_;                                      // for machines that wait
-  std::string told_by_;  // to end in this round, by a signal or by the run's own rules; empty: not
-  bool is_told_by_rule_ = false;
-  Time told_at_, round_start_, last_question_;
-  int ending_signal_ = 0, num_endings_ = 0;
-  Time last_ending_, last_word_;
+  bool may_go_on_ = false;             // ranks that are held
+  int64_t num_held_ = 0;               // here, after this round
+  std::optional<int64_t> first_step_;  // of this round
+  Time last_look_;                     // for machines that wait
 };
 
 }  // namespace espalier::launch

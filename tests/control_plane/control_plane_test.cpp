@@ -6,7 +6,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "tests/control_plane/cluster.h"
@@ -306,6 +308,25 @@ TEST_F(ControlPlane, NobodyWaitsForOneThatDiesBeforeItIsOnTheNextList) {
   const Verdict verdict = simulate(scenario_of(20026673));
   EXPECT_EQ(verdict.violation, "");
   EXPECT_TRUE(verdict.is_complete);
+}
+
+// A launcher dies as it says how its ranks have stopped, and some read that later than others: they read the same.
+TEST_F(ControlPlane, WhoDiesWhileItSaysHowItsRanksStoppedIsSeenAlikeByAll) {
+  EXPECT_EQ(simulate(scenario_of(30878953)).violation, "");
+  std::set<std::vector<int>> seen;
+  for (double time = 3.5; time < 4.5; time += 0.0005) {
+    Scenario scenario = machines(3, 3, 3);
+    scenario.step_seconds = 3;
+    scenario.network.late = 0.3, scenario.network.latest = 0.2;
+    scenario.options.max_restarts = 0;
+    scenario.bad_machines = {2};
+    scenario.faults = {{time, FaultKind::kLauncherKilled, 1}};
+    const Verdict verdict = simulate(scenario);
+    EXPECT_EQ(verdict.violation, "") << "killed at " << time;
+    seen.insert(verdict.exit_codes);
+  }
+  const std::vector<int> vanished_first = {1, -1, 1}, said_before = {137, -1, 137};
+  EXPECT_TRUE(seen.count(vanished_first) == 1 && seen.count(said_before) == 1);
 }
 
 // Where all machines are needed, whoever is told to end between two starts ends the run, and the others do not wait for

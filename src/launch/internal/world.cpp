@@ -45,6 +45,20 @@ World world_from_json(const std::string& text) {
   return world;
 }
 
+std::string to_json(const EndRecord& record) {
+  const Json json = {{"outcome", record.outcome}, {"stopped", record.stopped}, {"told", record.told}};
+  return json.dump();
+}
+
+EndRecord end_record_from_json(const std::string& text) {
+  const Json json = Json::parse(text);
+  EndRecord record;
+  json.at("outcome").get_to(record.outcome);
+  json.at("stopped").get_to(record.stopped);
+  json.at("told").get_to(record.told);
+  return record;
+}
+
 std::string to_json(const Node& node) { return json_of(node).dump(); }
 
 Node node_from_json(const std::string& text) { return node_of(Json::parse(text)); }
