@@ -22,8 +22,10 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 // Room for manifest, headers and a file system's bookkeeping, on top of the tensors.
 constexpr int64_t kSlackBytes = int64_t{1} << 20;
 
-// The training threads come first: Linux keeps niceness per thread.
-void step_back() { ::setpriority(PRIO_PROCESS, 0, 10); }
+// The training threads come first (Linux keeps niceness per thread): the lowest of all, as each time that a writer runs
+// in place of one thread of a step, the others wait for that. Where training waits for the writer, it has the
+// processor.
+void step_back() { ::setpriority(PRIO_PROCESS, 0, 19); }
 
 struct EndOfSource {
   BlockSource& source;

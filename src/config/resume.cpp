@@ -1,6 +1,7 @@
 #include "config/resume.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "base/format.h"
@@ -8,6 +9,8 @@
 #include "config/run_config.h"
 #include "plan/batch_ramp.h"
 #include "spec/optimizer.h"
+#include "spec/state_storage.h"
+#include "spec/stored_state.h"
 #include "text/tokenizer.h"
 
 namespace espalier::config {
@@ -111,6 +114,61 @@ std::string used_text(const OptionDifference& difference) {
   return is_length ? "the checkpoint's for the decay" : "the checkpoint's";
 }
 
+// What the optimizers' tensors are called after their parameters: "exp_avg".
+std::set<std::string> stored_states(const store::Manifest& manifest) {
+  std::set<std::string> names;
+  for (const store::StoredTensor& tensor : manifest.tensors)
+    if (!store::is_weight(tensor)) names.insert(tensor.name.substr(tensor.name.rfind('.') + 1));
+  names.erase("master");
+  return names;
+}
+
+// That the checkpoint holds the state of the run's optimizer, whatever --override has let differ.
+void check_states(const store::Manifest& manifest, const RunConfig& config, Problems& problems) {
+  const spec::OptimizerKind& kind = spec::optimizer_kind(config.optimizer);
+  std::set<std::string> wanted;
+  for (const spec::StateTensor& state : kind.all_states()) wanted.insert(state.name);
+  std::set<std::string> stored = stored_states(manifest);
+  // With --override ema a moving average begins at this step, or ends.
+  stored.erase(spec::kEma.name), wanted.erase(spec::kEma.name);
+  if (stored == wanted) return;
+  const std::string where =
+      concat("--load ", config.checkpoint.load, ": the checkpoint of step ", manifest.state.step, " holds ");
+  const auto list = [](const std::set<std::string>& names) {
+    return names.empty() ? "nothing" : join({names.begin(), names.end()}, ", ");
+  };
+  if (stored.empty())
+    problems.add(where,
+                 "weights and no optimizer state, as an imported model does. Give --finetune to start at iteration 0 "
+                 "with them, or --no-load-optim to continue at that step with a fresh optimizer.");
+  else
+    problems.add(where, list(stored), " for each parameter, and --optimizer ", kind.name(), " keeps ", list(wanted),
+                 ". Give --no-load-optim to continue at that step with a fresh optimizer.");
+}
+
+// That no tensor rank has to read a part of a block of moments in fp8, whatever the run itself keeps.
+void check_stored_blocks(const store::Manifest& manifest, const RunConfig& config, Problems& problems) {
+  const std::vector<spec::ParamSpec> params = model_spec(config).params;
+  const auto is_cut = [&](const spec::ParamSpec& param, int64_t tensor_size) {
+    return spec::cuts_moment_blocks(param, tensor_size) &&
+           std::any_of(manifest.tensors.begin(), manifest.tensors.end(), [&](const store::StoredTensor& tensor) {
+             return tensor.dtype == store::DType::kUInt8 && tensor.name.starts_with(param.name + ".");
+           });
+  };
+  const auto find_cut = [&](int64_t tensor_size) {
+    return std::find_if(params.begin(), params.end(), [&](const auto& param) { return is_cut(param, tensor_size); });
+  };
+  const auto cut = find_cut(config.grid.tensor);
+  if (cut == params.end()) return;
+  int64_t fitting = config.grid.tensor;
+  while (fitting > 1 && find_cut(fitting) != params.end()) fitting /= 2;
+  problems.add("--load ", config.checkpoint.load, ": the checkpoint of step ", manifest.state.step,
+               " holds moments in fp8, of which ", spec::kMomentBlock, " elements of a row share a scale, and ",
+               "--tensor-model-parallel-size ", config.grid.tensor, " cuts the rows of ", cut->name,
+               " within such a block. Use a tensor-parallel size of ", fitting,
+               ", or give --no-load-optim to continue at that step with a fresh optimizer.");
+}
+
 }  // namespace
 
 std::vector<OptionDifference> compare_options(const OptionTable& saved, const OptionTable& present,
@@ -189,6 +247,11 @@ void check_tokenizer(const store::Manifest& saved, const std::vector<store::Extr
                  hex64(found),
                  ". Another tokenizer changes what is learnt: give the checkpoint's, or --override tokenizer.");
   }
+}
+
+void check_optimizer_state(const store::Manifest& saved, const RunConfig& present, Problems& problems) {
+  check_states(saved, present, problems);
+  check_stored_blocks(saved, present, problems);
 }
 
 void check_order(const store::TrainingState& saved, const store::TrainingState& present,

@@ -62,6 +62,10 @@ void check_model(const store::ModelFacts& saved, const store::ModelFacts& presen
 void check_tokenizer(const store::Manifest& saved, const std::vector<store::ExtraFile>& present,
                      const ResumeFlags& flags, Problems& problems);
 
+// That the checkpoint holds the state of the run's optimizer, whatever --override has let differ, and that each of its
+// tensor ranks can read its part of it.
+void check_optimizer_state(const store::Manifest& saved, const RunConfig& present, Problems& problems);
+
 // The order of samples and the scheme of randomness, which may change although no option differs (a data file was
 // rebuilt; a longer run needs one more epoch). `order_changes` says in a line each what reads other samples now; empty
 // when nothing does. "sample_order" and "random_scheme" in --override let them differ, and so does an option that

@@ -5,16 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "ckpt/together.h"
 #include "config/resume.h"
@@ -32,16 +28,13 @@
 #include "plan/stage_params.h"
 #include "report/events.h"
 #include "spec/optimizer.h"
-#include "spec/state_storage.h"
-#include "spec/stored_state.h"
 #include "store/beginning.h"
 #include "text/token_bytes.h"
 #include "train/model_setup.h"
+#include "train/order_record.h"
 
 namespace espalier::train {
 namespace {
-
-constexpr int kFingerprintProbes = 8;
 
 // The tokenizer's files under their usual names, whatever they are called where they are.
 std::vector<store::ExtraFile> tokenizer_files(const text::Tokenizer& tokenizer) {
@@ -78,61 +71,6 @@ std::optional<data::CyclicLayout> cyclic_layout(const config::DataConfig& config
   return data::CyclicLayout{.micro_batch_size = config.cyclic_layout[0], .data_parallel_size = config.cyclic_layout[1]};
 }
 
-// What the optimizers' tensors are called after their parameters: "exp_avg".
-std::set<std::string> stored_states(const store::Manifest& manifest) {
-  std::set<std::string> names;
-  for (const store::StoredTensor& tensor : manifest.tensors)
-    if (!store::is_weight(tensor)) names.insert(tensor.name.substr(tensor.name.rfind('.') + 1));
-  names.erase("master");
-  return names;
-}
-
-// That the checkpoint holds the state of the run's optimizer, whatever --override has let differ.
-void check_optimizer_state(const store::Manifest& manifest, const config::RunConfig& config, Problems& problems) {
-  const spec::OptimizerKind& kind = spec::optimizer_kind(config.optimizer);
-  std::set<std::string> wanted;
-  for (const spec::StateTensor& state : kind.all_states()) wanted.insert(state.name);
-  std::set<std::string> stored = stored_states(manifest);
-  // With --override ema a moving average begins at this step, or ends.
-  stored.erase(spec::kEma.name), wanted.erase(spec::kEma.name);
-  if (stored == wanted) return;
-  const std::string where =
-      concat("--load ", config.checkpoint.load, ": the checkpoint of step ", manifest.state.step, " holds ");
-  const auto list = [](const std::set<std::string>& names) {
-    return names.empty() ? "nothing" : join({names.begin(), names.end()}, ", ");
-  };
-  if (stored.empty())
-    problems.add(where,
-                 "weights and no optimizer state, as an imported model does. Give --finetune to start at iteration 0 "
-                 "with them, or --no-load-optim to continue at that step with a fresh optimizer.");
-  else
-    problems.add(where, list(stored), " for each parameter, and --optimizer ", kind.name(), " keeps ", list(wanted),
-                 ". Give --no-load-optim to continue at that step with a fresh optimizer.");
-}
-
-// That no tensor rank has to read a part of a block of moments in fp8, whatever the run itself keeps.
-void check_stored_blocks(const store::Manifest& manifest, const config::RunConfig& config, Problems& problems) {
-  const std::vector<spec::ParamSpec> params = config::model_spec(config).params;
-  const auto is_cut = [&](const spec::ParamSpec& param, int64_t tensor_size) {
-    return spec::cuts_moment_blocks(param, tensor_size) &&
-           std::any_of(manifest.tensors.begin(), manifest.tensors.end(), [&](const store::StoredTensor& tensor) {
-             return tensor.dtype == store::DType::kUInt8 && tensor.name.starts_with(param.name + ".");
-           });
-  };
-  const auto find_cut = [&](int64_t tensor_size) {
-    return std::find_if(params.begin(), params.end(), [&](const auto& param) { return is_cut(param, tensor_size); });
-  };
-  const auto cut = find_cut(config.grid.tensor);
-  if (cut == params.end()) return;
-  int64_t fitting = config.grid.tensor;
-  while (fitting > 1 && find_cut(fitting) != params.end()) fitting /= 2;
-  problems.add("--load ", config.checkpoint.load, ": the checkpoint of step ", manifest.state.step,
-               " holds moments in fp8, of which ", spec::kMomentBlock, " elements of a row share a scale, and ",
-               "--tensor-model-parallel-size ", config.grid.tensor, " cuts the rows of ", cut->name,
-               " within such a block. Use a tensor-parallel size of ", fitting,
-               ", or give --no-load-optim to continue at that step with a fresh optimizer.");
-}
-
 // Of a checkpoint the weights count: it is a beginning, or to be evaluated.
 bool begins_anew(const config::RunConfig& config) { return config.checkpoint.finetune || config.data.eval_only; }
 
@@ -164,49 +102,7 @@ ckpt::Snapshots::Options snapshot_options(const config::CheckpointConfig& checkp
   return options;
 }
 
-// store::TrainingState::evaluation_data of these loaders.
-std::string evaluation_data(const std::vector<const std::vector<Loader>*>& groups) {
-  nlohmann::json sets = nlohmann::json::array();
-  for (const std::vector<Loader>* loaders : groups)
-    for (const Loader& loader : *loaders)
-      sets.push_back(
-          {{"set", loader.source().name()}, {"order", data::to_text(loader.source().fingerprint(loader.order()))}});
-  return sets.dump();
-}
-
-// One line for each set for evaluation, of those that there were and are, that holds something else now.
-std::vector<std::string> evaluation_changes(const std::string& saved, const std::string& present) {
-  if (saved.empty()) return {};  // of a checkpoint that does not say
-  std::map<std::string, std::string> then;
-  for (const auto& set : parse_json<nlohmann::json>(saved, "the checkpoint's evaluation_data"))
-    then.emplace(set.at("set").get<std::string>(), set.at("order").get<std::string>());
-  std::vector<std::string> lines;
-  for (const auto& set : parse_json<nlohmann::json>(present, "evaluation_data")) {
-    const std::string name = set.at("set");
-    const auto before = then.find(name);
-    if (before == then.end()) continue;
-    for (const std::string& change : data::content_changes(data::parse_order(before->second),
-                                                           data::parse_order(set.at("order").get<std::string>())))
-      lines.push_back(concat("evaluations of ", name, " cannot be compared with those before this start: ", change));
-  }
-  return lines;
-}
-
 }  // namespace
-
-std::string old_order_fingerprint(const data::SampleSource& source, int64_t consumed) {
-  Hasher hasher;
-  data::Sample sample;
-  const auto probe = [&](int64_t number) {
-    source.read(number % source.size(), sample);
-    hasher.update(sample.arrays[0].data(), sample.arrays[0].size() * sizeof(int64_t));
-  };
-  for (int64_t at = 0; at < kFingerprintProbes; ++at) {
-    if (consumed > 0) probe(consumed * at / kFingerprintProbes);
-    if (consumed + at < source.size()) probe(consumed + at);
-  }
-  return hex64(hasher.digest());
-}
 
 Job::Job(const config::RunConfig& config, const OptionTable& table, const dist::Grid& grid)
     : config_(config), grid_(grid), resolved_options_(table.to_toml()) {
@@ -308,10 +204,8 @@ void Job::check_options(const OptionTable& table, const store::Manifest& manifes
   config_.vocabulary.padded_size = manifest.model.padded_vocab_size;
   config::check_model(manifest.model, model_facts(config_), problems);
   config::check_tokenizer(manifest, extra_files_, flags, problems);
-  if (!begins_anew(config_) && !config_.checkpoint.no_load_optim) {
-    check_optimizer_state(manifest, config_, problems);
-    check_stored_blocks(manifest, config_, problems);
-  }
+  if (!begins_anew(config_) && !config_.checkpoint.no_load_optim)
+    config::check_optimizer_state(manifest, config_, problems);
   if (config_.data.eval_only && config_.data.eval_ema) store::check_has_ema(manifest, "--eval-ema");
   if (!differences.empty()) log_info("options that differ from the checkpoint's:\n", config::to_table(differences));
   problems.raise();

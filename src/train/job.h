@@ -145,8 +145,4 @@ class Job {
   bool saving_ = false;
 };
 
-// What checkpoints held before data::OrderFingerprint: a hash of some of the samples before and after position
-// `consumed`.
-std::string old_order_fingerprint(const data::SampleSource& source, int64_t consumed);
-
 }  // namespace espalier::train
