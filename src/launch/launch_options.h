@@ -33,6 +33,8 @@ struct PageOptions {
   int port = 0;  // 0: any free one
 };
 
+inline constexpr double kShutdownSeconds = 30;
+
 struct LaunchOptions {
   int64_t min_nodes = 1, max_nodes = 1;
   int64_t num_local_ranks = 1;
@@ -47,8 +49,9 @@ struct LaunchOptions {
   int master_port = 0;        // MASTER_PORT for programs that are not ours; 0: a free one
   int64_t max_restarts = 0;
   double monitor_interval_seconds = 0.1, join_timeout_seconds = 600, last_call_seconds = 30;
-  double hang_timeout_seconds = 5;                 // HangRules::shortest
-  std::optional<double> shutdown_timeout_seconds;  // from a signal to SIGKILL; unset: see Launcher::patience()
+  double hang_timeout_seconds = 5;  // HangRules::shortest
+  // From a signal to SIGKILL. Unset: kShutdownSeconds, but training that is told to stop has as long as it takes.
+  std::optional<double> shutdown_timeout_seconds;
   StreamRule redirects, tee;
   std::string log_dir;  // empty: a temporary folder
   std::string role = "default", line_prefix = "[${role_name}${local_rank}]:";
@@ -59,6 +62,7 @@ struct LaunchOptions {
   std::vector<std::string> program;  // and its arguments
 
   bool is_single_node() const { return max_nodes == 1; }
+  double patience_after_failure() const { return shutdown_timeout_seconds.value_or(kShutdownSeconds); }
 };
 
 // Of the words after `launch`. Nothing if help was printed. UserError (exit code 2) with every problem.

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "launch/internal/world.h"
+#include "launch/internal/meeting_records.h"
 #include "launch/peer_watch.h"
 #include "launch/wait_report.h"
 
@@ -26,6 +26,7 @@ constexpr double kMachinesOfALook = 32;        // of more machines each looks le
 constexpr const char* kSomebodyLeft = "somebody-left";
 constexpr const char* kForGood = "for good";
 constexpr double kSecondsToConfirm = 60;  // for those who are to take part
+constexpr double kSecondsToVanish = 70;   // the store's keepalive (prepare_connection) takes up to 60
 constexpr const char* kRoundKey = "launch/round";
 constexpr const char* kOverKey = "launch/over";
 constexpr const char* kLaunchersKey = "launch/launchers";  // the cards of all that have come to any round, one a line
@@ -156,14 +157,15 @@ bool NodeMeeting::all_have_left() {
                      [this](const Node& node) { return store_.check({gone_key(node.id)}); });
 }
 
-// Also the round before, on whose lists it is while it is not yet on those of the next.
+// Also the round before, on whose lists it is while it is not yet on those of the next. In the middle of a round, as an
+// error ends this launcher, its last will stays: that the round has failed.
 void NodeMeeting::leave() {
   for (int64_t round = std::max<int64_t>(round_ - 1, 0); round <= round_; ++round) {
     store_.set(key_of(round, "left/" + self_.id), "");
     store_.set(key_of(round, kSomebodyLeft), "");
   }
   store_.set(gone_key(self_.id), "");
-  store_.leave_will({}, {});
+  if (outcome_ != RoundOutcome::kRunning) store_.leave_will({}, {});
 }
 
 // Others learn from the store if this launcher goes before it has said something else.
@@ -305,7 +307,10 @@ void NodeMeeting::ask_to_regroup() { store_.compare_set(key("regroup"), "", "yes
 
 void NodeMeeting::forget_to_regroup() { store_.set(key("regroup"), "no"); }
 
-void NodeMeeting::report_over(bool well) { store_.compare_set(kOverKey, "", well ? kRoundDone : kRoundFailed); }
+void NodeMeeting::report_over(bool well) {
+  if (!well && store_.check({key_of(round_ + 1, "world")})) return;
+  store_.compare_set(kOverKey, "", well ? kRoundDone : kRoundFailed);
+}
 
 bool NodeMeeting::is_awaited() {
   if (!store_.check({key("world")})) return true;
@@ -430,11 +435,10 @@ std::optional<Round> NodeMeeting::take_part(const World& world) {
 void NodeMeeting::watch() {
   while (!leaving_) {
     try {
-      std::string how = watched_.get(round_over_key(round_), 500ms);
-      if (how == kRoundFailed && watched_.add(key("done"), 0) == std::ssize(nodes_)) how = end_well(watched_);
-      outcome_ = how == kRoundDone       ? RoundOutcome::kDone
-                 : how == kRoundRegroups ? RoundOutcome::kRegroups
-                                         : RoundOutcome::kFailed;
+      const std::string how = watched_.get(round_over_key(round_), 500ms);
+      // All are done, and a launcher that dies after that changes nothing, though its last will says that it failed.
+      const bool is_well = how != kRoundFailed || all_are_done(watched_);
+      outcome_ = is_well ? end_well(watched_) : RoundOutcome::kFailed;
       return;
     } catch (const RendezvousTimeout&) {
       continue;  // they run
@@ -452,14 +456,9 @@ void NodeMeeting::stop_watching() {
 
 void NodeMeeting::report_done() {
   if (store_.add(key("done"), 1) != std::ssize(nodes_)) return;
-  store_.compare_set(round_over_key(round_), "", end_well(store_));
-}
-
-// All are done, and a launcher that dies after that changes nothing, though its last will says that the round failed.
-std::string NodeMeeting::end_well(RendezvousStore& store) const {
-  if (store.compare_set(key("regroup"), "", "no") == "yes") return kRoundRegroups;
-  store.compare_set(kOverKey, "", kRoundDone);
-  return kRoundDone;
+  const RoundOutcome outcome = end_well(store_);
+  if (outcome == RoundOutcome::kFailed) return;  // others have waited in vain until their time was over
+  store_.compare_set(round_over_key(round_), "", outcome == RoundOutcome::kRegroups ? kRoundRegroups : kRoundDone);
 }
 
 void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "", kRoundFailed); }
@@ -486,14 +485,27 @@ ToldAnywhere NodeMeeting::told() {
   return store_.get(key("told"), 10s) == kForGood ? ToldAnywhere::kToEndForGood : ToldAnywhere::kToEnd;
 }
 
-bool NodeMeeting::all_are_done() { return store_.add(key("done"), 0) == std::ssize(nodes_); }
+bool NodeMeeting::all_are_done(RendezvousStore& store) const { return store.add(key("done"), 0) == std::ssize(nodes_); }
 
-RoundOutcome NodeMeeting::outcome_after_all() {
-  if (!all_are_done()) return RoundOutcome::kFailed;
-  return end_well(store_) == kRoundRegroups ? RoundOutcome::kRegroups : RoundOutcome::kDone;
+RoundOutcome NodeMeeting::outcome_after_all(RendezvousStore& store) const {
+  if (!all_are_done(store)) return RoundOutcome::kFailed;
+  return store.compare_set(key("regroup"), "", "no") == "yes" ? RoundOutcome::kRegroups : RoundOutcome::kDone;
 }
 
-// Nothing where the round has ended well: a machine that has seen that says nothing more.
+// Of the records of all machines the first holds.
+internal::EndRecord NodeMeeting::agree(RendezvousStore& store, internal::EndRecord mine) const {
+  internal::EndRecord agreed =
+      internal::end_record_from_json(store.compare_set(key("end"), "", internal::to_json(mine)));
+  if (agreed.outcome == RoundOutcome::kDone) store.compare_set(kOverKey, "", kRoundDone);
+  return agreed;
+}
+
+RoundOutcome NodeMeeting::end_well(RendezvousStore& store) const {
+  return agree(store, {.outcome = outcome_after_all(store), .stopped = {}, .told = ToldAnywhere::kNot}).outcome;
+}
+
+// Waits until all have, and no longer where that is of no use: a machine that has seen that all are done says nothing
+// more, and once the end is written down it holds.
 std::vector<size_t> NodeMeeting::those_that_have_stopped(Time deadline) {
   std::vector<std::string> keys;
   std::vector<size_t> all, stopped;
@@ -504,8 +516,8 @@ std::vector<size_t> NodeMeeting::those_that_have_stopped(Time deadline) {
       store_.wait(keys, std::clamp<RendezvousStore::Milliseconds>(left, 0ms, 500ms));
       return all;
     } catch (const RendezvousTimeout&) {
-      if (all_are_done()) return {};
-      if (surroundings_.now() >= deadline || store_.check({key("end")})) break;
+      if (all_are_done(store_) || store_.check({key("end")})) return {};
+      if (surroundings_.now() >= deadline) break;
     }
   }
   std::copy_if(all.begin(), all.end(), std::back_inserter(stopped),
@@ -517,16 +529,21 @@ std::vector<size_t> NodeMeeting::those_that_have_stopped(Time deadline) {
 // agreed on.
 RoundEnd NodeMeeting::agree_on_end(double patience_seconds) {
   internal::EndRecord mine;
-  mine.stopped = those_that_have_stopped(surroundings_.time_in(patience_seconds));
-  mine.outcome = outcome_after_all();
+  mine.stopped = those_that_have_stopped(surroundings_.time_in(std::max(patience_seconds, kSecondsToVanish)));
+  mine.outcome = outcome_after_all(store_);
   mine.told = told();
-  const internal::EndRecord agreed =
-      internal::end_record_from_json(store_.compare_set(key("end"), "", internal::to_json(mine)));
-  RoundEnd end = {agreed.outcome, {}, agreed.told};
+  const internal::EndRecord agreed = agree(store_, std::move(mine));
+  RoundEnd end = {.outcome = agreed.outcome, .failures = {}, .told = agreed.told};
   if (end.outcome != RoundOutcome::kFailed) return end;
-  for (size_t at = 0; at < nodes_.size(); ++at)
-    if (std::find(agreed.stopped.begin(), agreed.stopped.end(), at) == agreed.stopped.end())
+  for (size_t at = 0; at < nodes_.size(); ++at) {
+    if (std::find(agreed.stopped.begin(), agreed.stopped.end(), at) != agreed.stopped.end()) continue;
+    if (nodes_[at].id == self_.id) {
+      end.counts_own = false;
+      log_warning("the ranks here took so long to stop that the other machines have decided without this one");
+    } else {
       log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
+    }
+  }
   std::vector<std::string> keys;
   for (const size_t at : agreed.stopped) keys.push_back(stopped_key(at));
   for (const std::string& text : store_.multi_get(keys, 10s))

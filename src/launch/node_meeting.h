@@ -5,6 +5,7 @@
 //   outcome()    says, while the ranks run, whether the round is over anywhere
 //   larger_group()  says which machines wait, without whom the round began and with whom more ranks could run
 //   report...()  ends it for everybody: when all are done, or at once when one has failed
+//   agree_on_end()   says of a round that has failed why, to all the same
 //   leave_history()  says what those who meet for the next one are to know, alike
 // The death of a launcher is noticed by its connection, and its round fails.
 #pragma once
@@ -27,8 +28,9 @@
 namespace espalier::launch {
 
 namespace internal {
+struct EndRecord;
 struct World;
-}
+}  // namespace internal
 
 struct Node {
   std::string id;       // of one launcher
@@ -58,10 +60,11 @@ enum class ToldAnywhere { kNot, kToEnd, kToEndForGood };
 
 // Of a round whose machines have stopped their ranks.
 struct RoundEnd {
-  RoundOutcome outcome =
-      RoundOutcome::kLostStore;            // all may have ended well after all, before a launcher died or after
-  std::vector<Failure> failures;           // of all machines, sorted by cause
+  // kDone, kRegroups: all had ended well, though a launcher has died. kLostStore: nobody could be asked.
+  RoundOutcome outcome = RoundOutcome::kLostStore;
+  std::vector<Failure> failures;           // of the machines that had stopped in time, sorted by cause
   ToldAnywhere told = ToldAnywhere::kNot;  // the run was told to end, on whatever machine
+  bool counts_own = true;                  // this machine had stopped in time
 };
 
 // Whether the program can run on so many ranks.
@@ -102,8 +105,9 @@ class NodeMeeting {
   // Before this machine says that its ranks have stopped: the run was told to end here. `for_good`: it is not to start
   // once more, for what its ranks have in memory.
   void report_told(bool for_good);
-  // Waits at most that long for the others to stop. Whoever first knows how the round ended has said it for all, also
-  // where some have waited in vain: every machine gets the same, and decides alike.
+  // Waits for the others to stop as well, at most that long, or as long as the store may take to notice that a machine
+  // has vanished. The first that knows the end, or whose time is over, writes it down, and whoever asks gets that: all
+  // decide alike. Machines that had not stopped by then do not count.
   RoundEnd agree_on_end(double patience_seconds);
   // Of this round, before the next is joined: what all that take part in that one are to know alike. What is left first
   // holds. It goes from round to round until there is another, also over those that never begin.
@@ -111,7 +115,7 @@ class NodeMeeting {
   // Whether the run can go on without that machine of the round, with those that wait; all launchers get one answer.
   bool others_are_enough(size_t without);
   // No round follows: for machines that wait. `well`: the job has done what it was to do, or has stopped as it was
-  // told.
+  // told. Of a machine without which the next round has been formed it does not count.
   void report_over(bool well);
   bool is_over_badly();
   // join() has ended without a round: whether the others would wait for this machine, as it has no place to wait for.
@@ -143,15 +147,16 @@ class NodeMeeting {
   internal::World meet(const std::function<bool()>& is_cancelled);
   bool next_round_comes(const std::function<bool()>& is_cancelled);
   std::vector<size_t> those_that_have_stopped(Surroundings::Time deadline);
-  RoundOutcome outcome_after_all();
   ToldAnywhere told();
+  internal::EndRecord agree(RendezvousStore& store, internal::EndRecord mine) const;
   bool is_anybody_in_the_run();
-  bool all_have_left();  // of the machines of this round
-  bool all_are_done();   // the same
-  void leave();          // for good
+  bool all_have_left();                             // of the machines of this round
+  bool all_are_done(RendezvousStore& store) const;  // the same
+  void leave();                                     // for good
   bool all_are_ready(const std::vector<Node>& nodes);
   std::optional<Round> take_part(const internal::World& world);
-  std::string end_well(RendezvousStore& store) const;  // how the round ended
+  RoundOutcome outcome_after_all(RendezvousStore& store) const;  // as far as this machine can know it
+  RoundOutcome end_well(RendezvousStore& store) const;           // how the round ended
   void watch();
   void stop_watching();
 

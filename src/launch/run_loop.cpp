@@ -130,8 +130,16 @@ std::optional<int> RunLoop::run_round(const Round& round) {
   return end_or_restart(round, *ranks);
 }
 
-// Until the round is over, a rank fails here, or a signal has ended all ranks.
 RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
+  try {
+    return watch_until_over(round, ranks);
+  } catch (const RendezvousLost&) {  // where the store goes just as this launcher asks it
+    return RoundOutcome::kLostStore;
+  }
+}
+
+// Until the round is over, a rank fails here, or a signal has ended all ranks.
+RoundOutcome RunLoop::watch_until_over(const Round& round, Ranks& ranks) {
   bool reported = false;
   std::optional<Time> deadline;
   while (true) {
@@ -144,7 +152,7 @@ RoundOutcome RunLoop::watch(const Round& round, Ranks& ranks) {
     if (ranks.any_failed() && (!is_told || (orders_.may_end_later() && are_from_outside(ranks.failures()))))
       return RoundOutcome::kFailed;
     if (ranks.any_failed() && !deadline)  // while ending: its peers may wait for it for ever
-      deadline = surroundings_.time_in(orders_.patience_after_failure());
+      deadline = surroundings_.time_in(options_.patience_after_failure());
     if (round.node == 0 && !is_told) take_in_waiting(ranks);
     const bool ended = ranks.num_running() == 0;
     if (ended && ranks.all_well() && !reported) {
@@ -188,14 +196,22 @@ void RunLoop::reap_together(Ranks& ranks) {
 }
 
 void RunLoop::stop(Ranks& ranks) {
-  try_to_tell([this] { meeting_.report_failed(); });
-  ranks.stop(SIGTERM, orders_.is_for_good() ? 0 : orders_.patience_after_failure());
+  say_failed();
+  ranks.stop(SIGTERM, orders_.is_for_good() ? 0 : options_.patience_after_failure());
   say_stopped(ranks);
+}
+
+// And that this machine is told to end, if it is, for those who wait in vain until its ranks have stopped.
+void RunLoop::say_failed() {
+  try_to_tell([this] {
+    if (orders_.is_told()) meeting_.report_told(orders_.is_for_good());
+    meeting_.report_failed();
+  });
 }
 
 void RunLoop::say_stopped(const Ranks& ranks) {
   try_to_tell([&] {
-    if (orders_.is_told()) meeting_.report_told(orders_.is_for_good());
+    if (orders_.is_told()) meeting_.report_told(orders_.is_for_good());  // copies in memory may be gone by now
     meeting_.report_stopped(ranks.failures());
   });
 }
@@ -204,7 +220,7 @@ void RunLoop::say_stopped(const Ranks& ranks) {
 // have to be stopped, or have ended.
 bool RunLoop::hold(Ranks& ranks) {
   if (!are_from_outside(ranks.failures()) || !ranks.may_be_held()) return false;
-  try_to_tell([this] { meeting_.report_failed(); });
+  say_failed();
   num_held_ = ranks.hold(kSecondsToLeave + 1);
   if (num_held_ == 0) return false;
   say_stopped(ranks);
@@ -229,18 +245,29 @@ int RunLoop::end_by_signal(const Round& round, const Ranks& ranks) {
   return 128 + orders_.ending_signal();
 }
 
-// Not by a signal that ends this launcher, and the ranks did not end well. `failures`: of all machines.
-int RunLoop::end_as_told(const Round& round, const Ranks& ranks, const std::vector<Failure>& failures) {
+// Not by a signal that ends this launcher, and the ranks did not end well.
+int RunLoop::end_as_told(const Round& round, const Ranks& ranks, const RoundEnd& end) {
   try_to_tell([this] { meeting_.report_over(/*well=*/false); });
-  const Failure& cause = failures.front();
+  const Failure& cause = end.failures.front();
   const std::string by = orders_.is_told() ? orders_.by() : "by another launcher";
   if (round.node == 0)
     site_.tell({.what = concat("rank ", cause.rank, " on ", cause.host, " failed (", describe(cause),
                                ") after the run was told to end (", by, "); the run has ended"),
                 .run_folder = run_folder_,
                 .starts_again = false,
-                .failures = failures});
-  return end_with(round, ranks, failures);
+                .failures = end.failures});
+  return end_with(round, ranks, end);
+}
+
+// No machine that has stopped in time had a failure to tell of.
+int RunLoop::end_without_cause(const Round& round, const Ranks& ranks, const RoundEnd& end) {
+  try_to_tell([this] { meeting_.report_over(/*well=*/false); });
+  const bool is_told = orders_.is_told() || end.told != ToldAnywhere::kNot;
+  const std::string what = is_told ? "the run was told to end, and the ranks were stopped"
+                                   : "the ranks were stopped because another machine's failed; it has not said why";
+  log_warning(what);
+  if (round.node == 0 && !is_told) site_.tell({.what = what + "; the run has ended", .run_folder = run_folder_});
+  return ranks.any_failed() ? report(ranks.failures()) : static_cast<int>(ExitCode::kLostPeer);
 }
 
 int RunLoop::end_without_store(const Ranks& ranks) {
@@ -267,21 +294,21 @@ void RunLoop::hand_on_history() {
 std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& ranks) {
   const std::string run_folder = ranks.sight().folder;
   if (!run_folder.empty()) run_folder_ = run_folder;
-  RoundEnd end = {RoundOutcome::kLostStore, ranks.failures(), ToldAnywhere::kNot};  // unless the store answers
-  try_to_tell([&] { end = meeting_.agree_on_end(orders_.patience_after_failure() + 10); });
-  const auto& [outcome, failures, told] = end;
+  RoundEnd end;  // unless the store answers
+  end.failures = ranks.failures();
+  sort_by_cause(end.failures);
+  try_to_tell([&] { end = meeting_.agree_on_end(options_.patience_after_failure() + 10); });
+  const auto& [outcome, failures, told, counts_own] = end;
   if (outcome == RoundOutcome::kDone) return 0;
-  if (outcome == RoundOutcome::kRegroups) return start_with_others();
-  if (failures.empty()) {
-    if (outcome == RoundOutcome::kLostStore) return end_without_store(ranks);
-    try_to_tell([this] { meeting_.report_over(/*well=*/false); });
-    log_warning("the ranks were stopped because another machine's failed; it has not said why");
-    return static_cast<int>(ExitCode::kLostPeer);
-  }
+  if (outcome == RoundOutcome::kRegroups) return orders_.is_told() ? std::optional(0) : start_with_others();
+  // Without it nobody starts again.
+  if (outcome == RoundOutcome::kLostStore && (failures.empty() || !orders_.is_for_good()))
+    return end_without_store(ranks);
+  if (failures.empty()) return end_without_cause(round, ranks, end);
   const Failure& cause = failures.front();
   const bool is_told = orders_.is_told() || told != ToldAnywhere::kNot;
   const bool ends = told == ToldAnywhere::kToEndForGood || orders_.is_for_good();
-  if (is_told && (ends || !are_from_outside({cause}))) return end_as_told(round, ranks, failures);
+  if (is_told && (ends || !are_from_outside({cause}))) return end_as_told(round, ranks, end);
   // The same options would be refused again.
   const bool is_refused =
       program_.is_ours && cause.signal == 0 && cause.exit_code == static_cast<int>(ExitCode::kUsage);
@@ -329,12 +356,14 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   }
   try_to_tell([this] { meeting_.report_over(/*well=*/false); });
   if (!decision.alike.empty() && round.node == 0) site_.say_cause(decision.alike, run_folder);
-  return end_with(round, ranks, failures);
+  return end_with(round, ranks, end);
 }
 
-// Of all machines.
-int RunLoop::end_with(const Round& round, const Ranks& ranks, const std::vector<Failure>& failures) {
-  if (ranks.any_failed() || round.node == 0) return report(failures);
+// Of all machines, and what happened here in any case.
+int RunLoop::end_with(const Round& round, const Ranks& ranks, const RoundEnd& end) {
+  std::vector<Failure> failures = end.failures;
+  if (!end.counts_own) failures.insert(failures.end(), ranks.failures().begin(), ranks.failures().end());
+  if (ranks.any_failed() || round.node == 0) return report(std::move(failures));
   const Failure& cause = failures.front();
   log_info("rank ", cause.rank, " on ", cause.host, " failed first (", describe(cause),
            "); the launcher there tells more");

@@ -16,7 +16,6 @@ namespace {
 
 using internal::TakenSignals;
 
-constexpr double kPatience = 30;  // seconds, for ranks to end once one has failed
 constexpr auto kBetweenQuestions = std::chrono::milliseconds(500);
 constexpr auto kBetweenWords = std::chrono::seconds(30);
 constexpr auto kTimeToInsist = std::chrono::seconds(2);
@@ -81,10 +80,8 @@ void StopOrders::say_who_is_awaited(const Ranks& ranks) {
 // Training that is told to stop saves first, however long that takes: a scheduler's own limit ends it if it must.
 std::optional<double> StopOrders::patience() const {
   if (options_.shutdown_timeout_seconds || program_.is_ours) return options_.shutdown_timeout_seconds;
-  return kPatience;
+  return kShutdownSeconds;
 }
-
-double StopOrders::patience_after_failure() const { return options_.shutdown_timeout_seconds.value_or(kPatience); }
 
 void StopOrders::pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline) {
   if (signal == SIGCHLD) return;

@@ -1,8 +1,8 @@
 // What a launcher is told that ends the run, and how it passes that on to its ranks: signals (`espalier ctl` sends them
 // too), and the run's own rules, which the ranks follow themselves (the kill switch, its time).
 //
-// A signal that ends launchers (SIGTERM, SIGINT) also ends this one; once more makes it say how to insist, and again
-// within two seconds kills the ranks. SIGUSR1 lets training save and stop.
+// A signal that ends launchers (SIGTERM, SIGINT) also ends this one; a second makes it say how to insist, and one more
+// within two seconds of that kills the ranks. SIGUSR1 lets training save and stop.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ class StopOrders {
         site_(site),
         start_(surroundings.now()) {}
 
-  void begin_round(bool is_again);  // not the first
+  void begin_round(bool is_again);  // `is_again`: not the first of the run
   // While its ranks run. `deadline`: when they are to be killed; none: they have as long as it takes.
   void pass_on(int signal, Ranks& ranks, std::optional<Time>& deadline);
   void look_for_reason(const Ranks& ranks);
@@ -50,9 +50,6 @@ class StopOrders {
   int ending_signal() const { return ending_signal_; }  // the launcher ends of it; 0: none has come
   bool asks_to_stop() const { return asks_to_stop_; }   // SIGUSR1, in whatever round
 
-  // Seconds for the ranks to end once one has failed.
-  double patience_after_failure() const;
-
  private:
   std::optional<double> patience() const;
   void note(const std::string& by);
@@ -64,7 +61,8 @@ class StopOrders {
   LaunchSite& site_;
   const Time start_;
   // Of this round.
-  bool is_again_ = false, is_told_by_rule_ = false, has_asked_ = false;  // its ranks, by SIGUSR1
+  bool is_again_ = false, is_told_by_rule_ = false;
+  bool has_asked_ = false;  // its ranks, by SIGUSR1
   std::string by_;
   Time told_at_, round_start_, last_question_, last_word_;
   // Of the run.

@@ -27,8 +27,9 @@ void fill_uniform(PhiloxKey key, double bound, int64_t first, int64_t count, flo
 
 // The local part of a parameter's first values, fp32.
 at::Tensor draw(const spec::ParamSpec& spec, const spec::TensorShard& shard, uint64_t seed) {
-  at::Tensor values = at::full(spec::local_shape(spec, shard), spec.init.value, at::TensorOptions().dtype(at::kFloat));
-  if (spec.init.kind == spec::Init::Kind::kConstant) return values;
+  const std::vector<int64_t> shape = spec::local_shape(spec, shard);
+  if (spec.init.kind == spec::Init::Kind::kConstant) return at::full(shape, spec.init.value, at::kFloat);
+  at::Tensor values = at::empty(shape, at::kFloat);
   const auto fill = spec.init.kind == spec::Init::Kind::kNormal ? fill_normal : fill_uniform;
   const PhiloxKey key = philox_key(seed, ("init/" + spec.name).c_str());
   std::vector<spec::Extent> runs;  // of even length, so that threads share them well

@@ -1,5 +1,5 @@
-// What a checkpoint holds of the data that its run has read and would read, beside data::OrderFingerprint: of the sets for
-// evaluation, and as checkpoints of earlier versions hold it.
+// What a checkpoint holds of the data that its run has read and would read, beside data::OrderFingerprint: of the sets
+// for evaluation, and as checkpoints of earlier versions hold it.
 #pragma once
 
 #include <cstdint>

@@ -95,6 +95,7 @@ class Cluster {
   void check_start(Process& process, const Round& round);
   void violate(const std::string& what);
   void say(const std::string& what) const;
+  void wait_for_burial(const Process& process);
   void signal(Process& process, int signal);
   void note(const Process& process, const Incident& incident);
   SimulatedTraining& training() { return training_; }
@@ -142,12 +143,18 @@ class SimulatedSite : public launch::LaunchSite {
                          {.hear_of_end = [&cluster, &process] { cluster.signal(process, SIGCHLD); },
                           .say = [&cluster](const std::string& what) { cluster.say(what); },
                           .violate = [&cluster](const std::string& what) { cluster.violate(what); }}),
+          cluster_(cluster),
           process_(process) {
       process.ranks = this;
     }
     ~Part() override { process_.ranks = nullptr; }
+    void stop(int signal, double patience_seconds) override {
+      SimulatedRanks::stop(signal, patience_seconds);
+      cluster_.wait_for_burial(process_);
+    }
 
    private:
+    Cluster& cluster_;
     Process& process_;
   };
 
@@ -178,6 +185,12 @@ void Cluster::say(const std::string& what) const {
 void Cluster::violate(const std::string& what) {
   say("VIOLATION: " + what);
   if (violation_.empty()) violation_ = concat("at ", static_cast<double>(fibers_.now()) * 1e-9, " s: ", what);
+}
+
+// Ranks in the hands of a disk that does not answer.
+void Cluster::wait_for_burial(const Process& process) {
+  const auto found = scenario_.burial_seconds.find(process.machine);
+  if (found != scenario_.burial_seconds.end()) fibers_.sleep(nanoseconds(found->second));
 }
 
 void Cluster::note(const Process& process, const Incident& incident) {
@@ -416,8 +429,8 @@ double Cluster::time_to_end_once_told() const {
     return fault.hang.kind == HangKind::kExchange;
   });
   const bool is_named = options.hang_timeout_seconds > 0 && !may_be_in_exchange;
-  return (is_named ? to_name : std::max(to_name, to_give_up + pause)) +
-         2 * options.shutdown_timeout_seconds.value_or(30) + 30 + 60 * scenario_.network.latest;
+  return (is_named ? to_name : std::max(to_name, to_give_up + pause)) + 2 * options.patience_after_failure() + 30 +
+         60 * scenario_.network.latest;
 }
 
 // Once that time is over, which a pause meanwhile makes longer.
@@ -473,8 +486,10 @@ void Cluster::check_end() {
 
 // Of those that were in the last round, and that nobody told to end or cut off.
 void Cluster::check_codes() {
+  // Who stops its ranks too late has a failure that the others do not know.
   if (training_.groups().empty() || scenario_.options.min_nodes < scenario_.options.max_nodes ||
-      scenario_.has(FaultKind::kTerm) || scenario_.has(FaultKind::kTermToAll) || scenario_.has(FaultKind::kCutOff))
+      !scenario_.burial_seconds.empty() || scenario_.has(FaultKind::kTerm) || scenario_.has(FaultKind::kTermToAll) ||
+      scenario_.has(FaultKind::kCutOff))
     return;
   const bool lost_host = std::any_of(processes_.begin(), processes_.end(), [](const auto& process) {
     return process->machine == 0 && process->exit_code == -1;

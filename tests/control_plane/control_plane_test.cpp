@@ -325,8 +325,43 @@ TEST_F(ControlPlane, WhoDiesWhileItSaysHowItsRanksStoppedIsSeenAlikeByAll) {
     EXPECT_EQ(verdict.violation, "") << "killed at " << time;
     seen.insert(verdict.exit_codes);
   }
-  const std::vector<int> vanished_first = {1, -1, 1}, said_before = {137, -1, 137};
-  EXPECT_TRUE(seen.count(vanished_first) == 1 && seen.count(said_before) == 1);
+  const std::set<std::vector<int>> before_and_after = {{1, -1, 1}, {137, -1, 137}};
+  EXPECT_EQ(seen, before_and_after);
+}
+
+// A machine's rank is killed, and its launcher waits for the others, which are killed too late for the other machines:
+// they decide without it, alike, and it says what happened there.
+TEST_F(ControlPlane, WhoStopsTooLateFollowsTheOthersAndTellsOfItsOwnFailure) {
+  for (uint64_t seed = 0; seed < 20; ++seed)
+    for (const int64_t max_restarts : {0, 1}) {
+      Scenario scenario = machines(3, 3, 3);
+      scenario.seed = seed;
+      scenario.options.max_restarts = max_restarts;
+      scenario.options.join_timeout_seconds = 600;
+      scenario.burial_seconds = {{1, 200}};
+      scenario.faults = {{6, FaultKind::kRankKilled, 1}};
+      const Verdict verdict = simulate(scenario);
+      EXPECT_EQ(verdict.violation, "") << seed;
+      const std::vector<int> ends = {69, 137, 69}, starts_again = {0, 0, 0};
+      EXPECT_EQ(verdict.exit_codes, max_restarts == 0 ? ends : starts_again) << seed;
+    }
+}
+
+// A machine is told to end, a rank of another is killed, and the first stops its own too late: the run ends for all,
+// and does not go on without that machine, to be ended by it later.
+TEST_F(ControlPlane, WhoIsToldToEndHasSaidSoBeforeItStopsItsRanks) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Scenario scenario = machines(3, 2, 3);
+    scenario.seed = seed;
+    scenario.num_steps = 60;
+    scenario.options.max_restarts = 3;
+    scenario.burial_seconds = {{1, 200}};
+    scenario.faults = {{6, FaultKind::kTerm, 1}, {6.01, FaultKind::kRankKilled, 2}};
+    const Verdict verdict = simulate(scenario);
+    EXPECT_EQ(verdict.violation, "") << seed;
+    EXPECT_EQ(verdict.num_rounds, 1) << seed;
+    EXPECT_FALSE(verdict.is_complete) << seed;
+  }
 }
 
 // Where all machines are needed, whoever is told to end between two starts ends the run, and the others do not wait for

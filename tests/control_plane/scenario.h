@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -69,6 +70,7 @@ struct Scenario {
   bool holds_ranks = false;  // those that another's end leaves may wait for the next start
   Network network;
   double watch_patience_seconds = 1800;
+  std::map<int, double> burial_seconds;  // by machine: how long its launcher waits for ranks that it has killed
   // Of runs some rank of which may hang:
   bool has_phases = false;  // ranks are seen to start, evaluate and save, too
   int64_t steps_each_evaluation = 1;

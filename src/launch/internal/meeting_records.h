@@ -1,5 +1,6 @@
-// What all launchers of a round begin with alike, and how it ends for all: whoever closes the list of its machines, or
-// first knows the end, writes it into the rendezvous store, and each takes it from there.
+// What launchers write into the rendezvous store for each other: what each says of itself, the machines of a round,
+// which whoever closes their list writes, and how it ended, which whoever first knows it writes. What was written first
+// holds.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,9 @@
 #include "launch/node_meeting.h"
 
 namespace espalier::launch::internal {
+
+std::string to_json(const Node& node);
+Node node_from_json(const std::string& text);
 
 struct World {
   std::vector<Node> nodes;  // in the order of their ranks
@@ -27,9 +31,5 @@ struct EndRecord {
 
 std::string to_json(const EndRecord& record);
 EndRecord end_record_from_json(const std::string& text);
-
-// What a launcher says of itself before.
-std::string to_json(const Node& node);
-Node node_from_json(const std::string& text);
 
 }  // namespace espalier::launch::internal

@@ -1,4 +1,4 @@
-#include "launch/internal/world.h"
+#include "launch/internal/meeting_records.h"
 
 #include <nlohmann/json.hpp>
 
