@@ -55,16 +55,16 @@ std::string key_of(int64_t round, const std::string& name) {
 // Of a launcher that has left the run, in whatever round.
 std::string gone_key(const std::string& id) { return "launch/gone/" + id; }
 
-Failure gone(const Round& round) {
-  const Node& node = round.nodes[round.node];
+// `what`: "vanished: ...".
+Failure lost_machine(const std::vector<Node>& nodes, size_t at, const std::string& what) {
+  const Node& node = nodes[at];
   Failure failure;
-  failure.rank = round.first_rank;
+  for (size_t before = 0; before < at; ++before) failure.rank += nodes[before].num_ranks;
   failure.host = node.address;
   failure.pid = node.pid;
   failure.exit_code = static_cast<int>(ExitCode::kFailed);
   failure.lost_machine = true;
-  failure.message = concat("the launcher on ", node.address, " (pid ", node.pid,
-                           ") vanished: it was killed, or its machine or network is down");
+  failure.message = concat("the launcher on ", node.address, " (pid ", node.pid, ") ", what);
   return failure;
 }
 
@@ -157,15 +157,15 @@ bool NodeMeeting::all_have_left() {
                      [this](const Node& node) { return store_.check({gone_key(node.id)}); });
 }
 
-// Also the round before, on whose lists it is while it is not yet on those of the next. In the middle of a round, as an
-// error ends this launcher, its last will stays: that the round has failed.
+// Also the round before, on whose lists it is while it is not yet on those of the next. Where an error
+// ends this launcher in the middle of a round, its last will stays: it says that the round has failed, and why.
 void NodeMeeting::leave() {
   for (int64_t round = std::max<int64_t>(round_ - 1, 0); round <= round_; ++round) {
     store_.set(key_of(round, "left/" + self_.id), "");
     store_.set(key_of(round, kSomebodyLeft), "");
   }
   store_.set(gone_key(self_.id), "");
-  if (outcome_ != RoundOutcome::kRunning) store_.leave_will({}, {});
+  if (outcome_ == RoundOutcome::kDone || outcome_ == RoundOutcome::kRegroups) store_.leave_will({}, {});
 }
 
 // Others learn from the store if this launcher goes before it has said something else.
@@ -308,7 +308,7 @@ void NodeMeeting::ask_to_regroup() { store_.compare_set(key("regroup"), "", "yes
 void NodeMeeting::forget_to_regroup() { store_.set(key("regroup"), "no"); }
 
 void NodeMeeting::report_over(bool well) {
-  if (!well && store_.check({key_of(round_ + 1, "world")})) return;
+  if (store_.check({key_of(round_ + 1, "world")})) return;
   store_.compare_set(kOverKey, "", well ? kRoundDone : kRoundFailed);
 }
 
@@ -422,8 +422,10 @@ std::optional<Round> NodeMeeting::take_part(const World& world) {
     round.world_size += nodes_[at].num_ranks;
   }
   const std::string number = std::to_string(round.node);
+  const Failure vanished =
+      lost_machine(nodes_, round.node, "vanished: it was killed, ended by an error, or its machine or network is down");
   leave_departure({round_over_key(round_), stopped_key(round.node)},
-                  {kRoundFailed, launch::to_json(std::vector<Failure>{gone(round)})});
+                  {kRoundFailed, launch::to_json(std::vector<Failure>{vanished})});
   store_.set(key("ready/" + number), "");
   if (!all_are_ready(nodes_)) return std::nullopt;
   outcome_ = RoundOutcome::kRunning;
@@ -436,9 +438,11 @@ void NodeMeeting::watch() {
   while (!leaving_) {
     try {
       const std::string how = watched_.get(round_over_key(round_), 500ms);
-      // All are done, and a launcher that dies after that changes nothing, though its last will says that it failed.
-      const bool is_well = how != kRoundFailed || all_are_done(watched_);
-      outcome_ = is_well ? end_well(watched_) : RoundOutcome::kFailed;
+      // Where all are done, a launcher that dies after that changes nothing, though its last will says that it failed.
+      outcome_ = how == kRoundDone        ? RoundOutcome::kDone
+                 : how == kRoundRegroups  ? RoundOutcome::kRegroups
+                 : all_are_done(watched_) ? end_well(watched_)
+                                          : RoundOutcome::kFailed;
       return;
     } catch (const RendezvousTimeout&) {
       continue;  // they run
@@ -535,8 +539,10 @@ RoundEnd NodeMeeting::agree_on_end(double patience_seconds) {
   const internal::EndRecord agreed = agree(store_, std::move(mine));
   RoundEnd end = {.outcome = agreed.outcome, .failures = {}, .told = agreed.told};
   if (end.outcome != RoundOutcome::kFailed) return end;
+  std::vector<Failure> silent;
   for (size_t at = 0; at < nodes_.size(); ++at) {
     if (std::find(agreed.stopped.begin(), agreed.stopped.end(), at) != agreed.stopped.end()) continue;
+    silent.push_back(lost_machine(nodes_, at, "has not said in time how its ranks ended"));
     if (nodes_[at].id == self_.id) {
       end.counts_own = false;
       log_warning("the ranks here took so long to stop that the other machines have decided without this one");
@@ -548,6 +554,7 @@ RoundEnd NodeMeeting::agree_on_end(double patience_seconds) {
   for (const size_t at : agreed.stopped) keys.push_back(stopped_key(at));
   for (const std::string& text : store_.multi_get(keys, 10s))
     for (Failure& failure : failures_from_json(text)) end.failures.push_back(std::move(failure));
+  if (end.failures.empty()) end.failures = std::move(silent);  // what else is known comes before a suspicion
   // A launcher that went away has no time of its own: its ranks died with it, before any other could fail of that.
   double first = surroundings_.seconds_since_1970();
   for (const Failure& failure : end.failures)

@@ -105,9 +105,9 @@ class NodeMeeting {
   // Before this machine says that its ranks have stopped: the run was told to end here. `for_good`: it is not to start
   // once more, for what its ranks have in memory.
   void report_told(bool for_good);
-  // Waits for the others to stop as well, at most that long, or as long as the store may take to notice that a machine
-  // has vanished. The first that knows the end, or whose time is over, writes it down, and whoever asks gets that: all
-  // decide alike. Machines that had not stopped by then do not count.
+  // Waits for the others to stop as well, at most that long, and no less than the store may take to notice that a
+  // machine has vanished. The first that knows the end, or whose time is over, writes it down, and whoever asks gets
+  // that: all decide alike. Machines that had not stopped by then do not count.
   RoundEnd agree_on_end(double patience_seconds);
   // Of this round, before the next is joined: what all that take part in that one are to know alike. What is left first
   // holds. It goes from round to round until there is another, also over those that never begin.
@@ -115,7 +115,7 @@ class NodeMeeting {
   // Whether the run can go on without that machine of the round, with those that wait; all launchers get one answer.
   bool others_are_enough(size_t without);
   // No round follows: for machines that wait. `well`: the job has done what it was to do, or has stopped as it was
-  // told. Of a machine without which the next round has been formed it does not count.
+  // told. Once the next round has been formed without this machine, it says nothing.
   void report_over(bool well);
   bool is_over_badly();
   // join() has ended without a round: whether the others would wait for this machine, as it has no place to wait for.

@@ -259,7 +259,7 @@ int RunLoop::end_as_told(const Round& round, const Ranks& ranks, const RoundEnd&
   return end_with(round, ranks, end);
 }
 
-// No machine that has stopped in time had a failure to tell of.
+// All machines have stopped their ranks, and none has a failure to tell of.
 int RunLoop::end_without_cause(const Round& round, const Ranks& ranks, const RoundEnd& end) {
   try_to_tell([this] { meeting_.report_over(/*well=*/false); });
   const bool is_told = orders_.is_told() || end.told != ToldAnywhere::kNot;
@@ -305,6 +305,9 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   if (outcome == RoundOutcome::kLostStore && (failures.empty() || !orders_.is_for_good()))
     return end_without_store(ranks);
   if (failures.empty()) return end_without_cause(round, ranks, end);
+  if (!counts_own && ranks.any_failed())
+    log_warning("what they did not know: rank ", ranks.failures().front().rank, " failed here (",
+                describe(ranks.failures().front()), ")");
   const Failure& cause = failures.front();
   const bool is_told = orders_.is_told() || told != ToldAnywhere::kNot;
   const bool ends = told == ToldAnywhere::kToEndForGood || orders_.is_for_good();

@@ -152,6 +152,11 @@ class SimulatedSite : public launch::LaunchSite {
       SimulatedRanks::stop(signal, patience_seconds);
       cluster_.wait_for_burial(process_);
     }
+    int64_t hold(double patience_seconds) override {
+      const int64_t count = SimulatedRanks::hold(patience_seconds);
+      cluster_.wait_for_burial(process_);
+      return count;
+    }
 
    private:
     Cluster& cluster_;

@@ -49,6 +49,8 @@ std::string Scenario::text() const {
              " steps of ", step_seconds, " s, last call ", options.last_call_seconds, " s\n  starts at");
   for (const double start : starts) text += concat(" ", start);
   for (const int machine : bad_machines) text += concat("\n  ranks on machine ", machine, " are always killed");
+  for (const auto& [machine, seconds] : burial_seconds)
+    text += concat("\n  the launcher on machine ", machine, " waits for ranks that it kills for ", seconds, " s");
   if (bad_step >= 0) text += concat("\n  step ", bad_step, " always fails");
   text += "\n  fits machines:";
   for (const int64_t count : fit_counts) text += concat(" ", count);

@@ -78,7 +78,7 @@ void SimulatedStore::pass_network() {
 void SimulatedStore::must_be_connected(int id) const {
   const Connection& connection = connections_.at(id);
   if (!connection.client_has_it || !connection.server_has_it)
-    throw UserError("lost the simulated rendezvous store", ExitCode::kLostPeer);
+    throw launch::RendezvousLost("lost the simulated rendezvous store");
 }
 
 void SimulatedStore::wake(Connection& connection) {
