@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "launch/internal/meeting_keys.h"
 #include "launch/internal/meeting_records.h"
 #include "launch/peer_watch.h"
 #include "launch/wait_report.h"
@@ -17,25 +17,20 @@
 namespace espalier::launch {
 namespace {
 
+using internal::gone_key;
+using internal::key_of;
+using internal::kLaunchersKey;
+using internal::kOverKey;
+using internal::kRoundKey;
+using internal::kSomebodyLeft;
+using internal::left_key;
 using internal::World;
 using Time = Surroundings::Time;
 using namespace std::chrono_literals;
 
 constexpr Surroundings::Seconds kLook = 50ms;  // between looks at who has come
 constexpr double kMachinesOfALook = 32;        // of more machines each looks less often: all ask one store
-constexpr const char* kSomebodyLeft = "somebody-left";
-constexpr const char* kForGood = "for good";
-constexpr double kSecondsToConfirm = 60;  // for those who are to take part
-constexpr double kSecondsToVanish = 70;   // the store's keepalive (prepare_connection) takes up to 60
-constexpr const char* kRoundKey = "launch/round";
-constexpr const char* kOverKey = "launch/over";
-constexpr const char* kLaunchersKey = "launch/launchers";  // the cards of all that have come to any round, one a line
-
-int64_t num_ranks(const std::vector<Node>& nodes) {
-  int64_t count = 0;
-  for (const Node& node : nodes) count += node.num_ranks;
-  return count;
-}
+constexpr double kSecondsToConfirm = 60;       // for those who are to take part
 
 std::set<std::string> ids_of(const std::vector<Node>& nodes) {
   std::set<std::string> ids;
@@ -43,43 +38,18 @@ std::set<std::string> ids_of(const std::vector<Node>& nodes) {
   return ids;
 }
 
-// By hand, as a look asks for many of them.
-std::string key_of(int64_t round, const std::string& name) {
-  std::string key = "launch/";
-  key += std::to_string(round);
-  key += '/';
-  key += name;
-  return key;
-}
-
-// Of a launcher that has left the run, in whatever round.
-std::string gone_key(const std::string& id) { return "launch/gone/" + id; }
-
-// `what`: "vanished: ...".
-Failure lost_machine(const std::vector<Node>& nodes, size_t at, const std::string& what) {
-  const Node& node = nodes[at];
-  Failure failure;
-  for (size_t before = 0; before < at; ++before) failure.rank += nodes[before].num_ranks;
-  failure.host = node.address;
-  failure.pid = node.pid;
-  failure.exit_code = static_cast<int>(ExitCode::kFailed);
-  failure.lost_machine = true;
-  failure.message = concat("the launcher on ", node.address, " (pid ", node.pid, ") ", what);
-  return failure;
-}
-
 }  // namespace
 
-NodeMeeting::NodeMeeting(const LaunchOptions& options, const Means& means, Node self, FitsRanks fits)
+NodeMeeting::NodeMeeting(const LaunchOptions& options, const RoundEnding::Means& means, Node self, FitsRanks fits)
     : options_(options),
+      means_(means),
       store_(means.store),
-      watched_(means.watched),
       surroundings_(means.surroundings),
       self_(std::move(self)),
       fits_(std::move(fits)) {}
 
 NodeMeeting::~NodeMeeting() {
-  stop_watching();
+  if (ending_) ending_->stop_watching();
   try {
     leave();
   } catch (const UserError&) {
@@ -88,15 +58,14 @@ NodeMeeting::~NodeMeeting() {
 }
 
 std::string NodeMeeting::key(const std::string& name) const { return key_of(round_, name); }
-std::string NodeMeeting::stopped_key(size_t node) const { return key(concat("stopped/", node)); }
 
 std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled) {
-  stop_watching();
+  if (ending_) ending_->stop_watching();
   if (round_ >= 0) {
     ++round_;
   } else {
     round_ = store_.check({kRoundKey}) ? std::stoll(store_.get(kRoundKey, 10s)) : 0;
-    leave_departure();
+    internal::leave_departure(store_, round_, self_.id);
     store_.append(kLaunchersKey, internal::to_json(self_) + "\n");
   }
   bool was_without = false;
@@ -109,7 +78,7 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
     store_.set(kRoundKey, std::to_string(round_));
     self_.free_port = surroundings_.free_port();
     store_.set(key("node/" + self_.id), internal::to_json(self_));
-    leave_departure();
+    internal::leave_departure(store_, round_, self_.id);
     store_.append(key("arrived"), self_.id + "\n");
     const World world = meet(is_cancelled);
     if (store_.check({kOverKey})) break;  // since whoever closed the list last looked
@@ -128,7 +97,7 @@ std::optional<Round> NodeMeeting::join(const std::function<bool()>& is_cancelled
 bool NodeMeeting::next_round_comes(const std::function<bool()>& is_cancelled) {
   log_info("the ranks are already running; this machine (", self_.address, ") waits for their next start");
   store_.set(key("node/" + self_.id), internal::to_json(self_));
-  leave_departure();
+  internal::leave_departure(store_, round_, self_.id);
   store_.append(key("waiting"), self_.id + "\n");
   bool is_over = false;
   while (!is_over && !is_cancelled()) {
@@ -161,22 +130,16 @@ bool NodeMeeting::all_have_left() {
 // ends this launcher in the middle of a round, its last will stays: it says that the round has failed, and why.
 void NodeMeeting::leave() {
   for (int64_t round = std::max<int64_t>(round_ - 1, 0); round <= round_; ++round) {
-    store_.set(key_of(round, "left/" + self_.id), "");
+    store_.set(left_key(round, self_.id), "");
     store_.set(key_of(round, kSomebodyLeft), "");
   }
   store_.set(gone_key(self_.id), "");
-  if (outcome_ == RoundOutcome::kDone || outcome_ == RoundOutcome::kRegroups) store_.leave_will({}, {});
-}
-
-// Others learn from the store if this launcher goes before it has said something else.
-void NodeMeeting::leave_departure(std::vector<std::string> keys, std::vector<std::string> values) {
-  for (const std::string& mark : {key("left/" + self_.id), key(kSomebodyLeft), gone_key(self_.id)})
-    keys.push_back(mark), values.push_back("");
-  store_.leave_will(keys, values);
+  const RoundOutcome last = ending_ ? ending_->outcome() : RoundOutcome::kRunning;
+  if (last == RoundOutcome::kDone || last == RoundOutcome::kRegroups) store_.leave_will({}, {});
 }
 
 bool NodeMeeting::any_has_left(const std::vector<Node>& nodes) {
-  const auto has_left = [this](const Node& node) { return store_.check({key("left/" + node.id)}); };
+  const auto has_left = [this](const Node& node) { return store_.check({left_key(round_, node.id)}); };
   return store_.check({key(kSomebodyLeft)}) && std::any_of(nodes.begin(), nodes.end(), has_left);
 }
 
@@ -198,7 +161,7 @@ std::vector<Node> NodeMeeting::nodes_in(const std::string& list) {
   const bool somebody_left = store_.check({key(kSomebodyLeft)});
   std::vector<Node> nodes;
   for (const std::string& id : ids)
-    if (!somebody_left || !store_.check({key("left/" + id)})) nodes.push_back(cards_.at(id));
+    if (!somebody_left || !store_.check({left_key(round_, id)})) nodes.push_back(cards_.at(id));
   return nodes;
 }
 
@@ -273,7 +236,7 @@ bool NodeMeeting::awaits_former(const std::vector<Node>& nodes) {
   for (const std::string& id : ids_of(nodes)) missing.erase(id);
   const auto has_left = [this](const std::string& id) {
     for (int64_t round = std::max<int64_t>(before().last_begun, 0); round <= round_; ++round)
-      if (store_.check({key_of(round, "left/" + id)})) return true;
+      if (store_.check({left_key(round, id)})) return true;
     return false;
   };
   return !std::all_of(missing.begin(), missing.end(), has_left);
@@ -292,7 +255,8 @@ std::vector<Node> NodeMeeting::largest_fitting(std::vector<Node> nodes, const st
 
 std::vector<Node> NodeMeeting::larger_group(double waited_seconds) {
   if (!store_.check({key("waiting")})) return {};
-  std::vector<Node> waiting = nodes_in("waiting"), all = nodes_;
+  const std::vector<Node>& members = ending_->round().nodes;
+  std::vector<Node> waiting = nodes_in("waiting"), all = members;
   bool is_time = false;
   for (const Node& node : waiting) {
     const Time now = surroundings_.now(), since = waiting_since_.try_emplace(node.id, now).first->second;
@@ -300,12 +264,8 @@ std::vector<Node> NodeMeeting::larger_group(double waited_seconds) {
   }
   if (!is_time) return {};
   all.insert(all.end(), waiting.begin(), waiting.end());
-  return num_ranks(largest_fitting(all, ids_of(nodes_))) > num_ranks(nodes_) ? waiting : std::vector<Node>{};
+  return num_ranks(largest_fitting(all, ids_of(members))) > num_ranks(members) ? waiting : std::vector<Node>{};
 }
-
-void NodeMeeting::ask_to_regroup() { store_.compare_set(key("regroup"), "", "yes"); }
-
-void NodeMeeting::forget_to_regroup() { store_.set(key("regroup"), "no"); }
 
 void NodeMeeting::report_over(bool well) {
   if (store_.check({key_of(round_ + 1, "world")})) return;
@@ -321,7 +281,7 @@ bool NodeMeeting::is_awaited() {
 bool NodeMeeting::is_over_badly() { return store_.check({kOverKey}) && store_.get(kOverKey, 10s) == kRoundFailed; }
 
 void NodeMeeting::wait_until_over(const std::function<bool()>& is_cancelled) {
-  stop_watching();
+  if (ending_) ending_->stop_watching();
   leave();
   Time give_up = Time::max();  // once nobody is left: one of them may be started again
   while (!is_cancelled() && !store_.check({kOverKey})) {
@@ -402,7 +362,7 @@ bool NodeMeeting::all_are_ready(const std::vector<Node>& nodes) {
       const bool is_over = store_.check({round_over_key(round_)});
       if (!is_over && !any_has_left(nodes)) continue;
       if (store_.compare_set(key("begins"), "", "no") == "yes") return true;  // the round begins, and fails
-      report_failed();
+      ending_->report_failed();
       return false;
     }
   }
@@ -411,167 +371,22 @@ bool NodeMeeting::all_are_ready(const std::vector<Node>& nodes) {
 
 // Nothing if the round is not to begin.
 std::optional<Round> NodeMeeting::take_part(const World& world) {
-  nodes_ = world.nodes;
   waiting_since_.clear();
-  Round round;
-  round.number = round_;
-  round.nodes = nodes_;
-  round.history = world.history;
-  for (size_t at = 0; at < nodes_.size(); ++at) {
-    if (nodes_[at].id == self_.id) round.node = at, round.first_rank = round.world_size;
-    round.world_size += nodes_[at].num_ranks;
-  }
-  const std::string number = std::to_string(round.node);
-  const Failure vanished =
-      lost_machine(nodes_, round.node, "vanished: it was killed, ended by an error, or its machine or network is down");
-  leave_departure({round_over_key(round_), stopped_key(round.node)},
-                  {kRoundFailed, launch::to_json(std::vector<Failure>{vanished})});
-  store_.set(key("ready/" + number), "");
-  if (!all_are_ready(nodes_)) return std::nullopt;
-  outcome_ = RoundOutcome::kRunning;
-  leaving_ = false;
-  watcher_ = surroundings_.start([this] { watch(); });
+  ending_.emplace(means_, make_round(round_, world.nodes, self_.id, world.history));
+  const Round& round = ending_->round();
+  store_.set(key(concat("ready/", round.node)), "");
+  if (!all_are_ready(round.nodes)) return std::nullopt;
+  ending_->watch();
   return round;
-}
-
-void NodeMeeting::watch() {
-  while (!leaving_) {
-    try {
-      const std::string how = watched_.get(round_over_key(round_), 500ms);
-      // Where all are done, a launcher that dies after that changes nothing, though its last will says that it failed.
-      outcome_ = how == kRoundDone        ? RoundOutcome::kDone
-                 : how == kRoundRegroups  ? RoundOutcome::kRegroups
-                 : all_are_done(watched_) ? end_well(watched_)
-                                          : RoundOutcome::kFailed;
-      return;
-    } catch (const RendezvousTimeout&) {
-      continue;  // they run
-    } catch (const UserError&) {
-      outcome_ = RoundOutcome::kLostStore;
-      return;
-    }
-  }
-}
-
-void NodeMeeting::stop_watching() {
-  leaving_ = true;
-  watcher_.reset();
-}
-
-void NodeMeeting::report_done() {
-  if (store_.add(key("done"), 1) != std::ssize(nodes_)) return;
-  const RoundOutcome outcome = end_well(store_);
-  if (outcome == RoundOutcome::kFailed) return;  // others have waited in vain until their time was over
-  store_.compare_set(round_over_key(round_), "", outcome == RoundOutcome::kRegroups ? kRoundRegroups : kRoundDone);
-}
-
-void NodeMeeting::report_failed() { store_.compare_set(round_over_key(round_), "", kRoundFailed); }
-
-// Its last will first: a launcher that dies between the two says the same, so that nobody has read anything else.
-void NodeMeeting::report_stopped(const std::vector<Failure>& failures) {
-  for (size_t at = 0; at < nodes_.size(); ++at)
-    if (nodes_[at].id == self_.id) {
-      const std::string stopped = stopped_key(at), text = launch::to_json(failures);
-      leave_departure({stopped}, {text});
-      store_.set(stopped, text);
-    }
-}
-
-void NodeMeeting::report_told(bool for_good) {
-  if (for_good)
-    store_.set(key("told"), kForGood);
-  else
-    store_.compare_set(key("told"), "", "yes");
-}
-
-ToldAnywhere NodeMeeting::told() {
-  if (!store_.check({key("told")})) return ToldAnywhere::kNot;
-  return store_.get(key("told"), 10s) == kForGood ? ToldAnywhere::kToEndForGood : ToldAnywhere::kToEnd;
-}
-
-bool NodeMeeting::all_are_done(RendezvousStore& store) const { return store.add(key("done"), 0) == std::ssize(nodes_); }
-
-RoundOutcome NodeMeeting::outcome_after_all(RendezvousStore& store) const {
-  if (!all_are_done(store)) return RoundOutcome::kFailed;
-  return store.compare_set(key("regroup"), "", "no") == "yes" ? RoundOutcome::kRegroups : RoundOutcome::kDone;
-}
-
-// Of the records of all machines the first holds.
-internal::EndRecord NodeMeeting::agree(RendezvousStore& store, internal::EndRecord mine) const {
-  internal::EndRecord agreed =
-      internal::end_record_from_json(store.compare_set(key("end"), "", internal::to_json(mine)));
-  if (agreed.outcome == RoundOutcome::kDone) store.compare_set(kOverKey, "", kRoundDone);
-  return agreed;
-}
-
-RoundOutcome NodeMeeting::end_well(RendezvousStore& store) const {
-  return agree(store, {.outcome = outcome_after_all(store), .stopped = {}, .told = ToldAnywhere::kNot}).outcome;
-}
-
-// Waits until all have, and no longer where that is of no use: a machine that has seen that all are done says nothing
-// more, and once the end is written down it holds.
-std::vector<size_t> NodeMeeting::those_that_have_stopped(Time deadline) {
-  std::vector<std::string> keys;
-  std::vector<size_t> all, stopped;
-  for (size_t at = 0; at < nodes_.size(); ++at) keys.push_back(stopped_key(at)), all.push_back(at);
-  while (true) {
-    const auto left = std::chrono::duration_cast<RendezvousStore::Milliseconds>(deadline - surroundings_.now());
-    try {
-      store_.wait(keys, std::clamp<RendezvousStore::Milliseconds>(left, 0ms, 500ms));
-      return all;
-    } catch (const RendezvousTimeout&) {
-      if (all_are_done(store_) || store_.check({key("end")})) return {};
-      if (surroundings_.now() >= deadline) break;
-    }
-  }
-  std::copy_if(all.begin(), all.end(), std::back_inserter(stopped),
-               [&](size_t at) { return store_.check({keys[at]}); });
-  return stopped;
-}
-
-// What a machine has said of its ranks stays as it is (report_stopped()), so that only whose words count has to be
-// agreed on.
-RoundEnd NodeMeeting::agree_on_end(double patience_seconds) {
-  internal::EndRecord mine;
-  mine.stopped = those_that_have_stopped(surroundings_.time_in(std::max(patience_seconds, kSecondsToVanish)));
-  mine.outcome = outcome_after_all(store_);
-  mine.told = told();
-  const internal::EndRecord agreed = agree(store_, std::move(mine));
-  RoundEnd end = {.outcome = agreed.outcome, .failures = {}, .told = agreed.told};
-  if (end.outcome != RoundOutcome::kFailed) return end;
-  std::vector<Failure> silent;
-  for (size_t at = 0; at < nodes_.size(); ++at) {
-    if (std::find(agreed.stopped.begin(), agreed.stopped.end(), at) != agreed.stopped.end()) continue;
-    silent.push_back(lost_machine(nodes_, at, "has not said in time how its ranks ended"));
-    if (nodes_[at].id == self_.id) {
-      end.counts_own = false;
-      log_warning("the ranks here took so long to stop that the other machines have decided without this one");
-    } else {
-      log_warning("the launcher on ", nodes_[at].address, " has not said how its ranks ended");
-    }
-  }
-  std::vector<std::string> keys;
-  for (const size_t at : agreed.stopped) keys.push_back(stopped_key(at));
-  for (const std::string& text : store_.multi_get(keys, 10s))
-    for (Failure& failure : failures_from_json(text)) end.failures.push_back(std::move(failure));
-  if (end.failures.empty()) end.failures = std::move(silent);  // what else is known comes before a suspicion
-  // A launcher that went away has no time of its own: its ranks died with it, before any other could fail of that.
-  double first = surroundings_.seconds_since_1970();
-  for (const Failure& failure : end.failures)
-    if (failure.time > 0) first = std::min(first, failure.time - 1);
-  for (Failure& failure : end.failures)
-    if (failure.time == 0) failure.time = first - 1;
-  sort_by_cause(end.failures);
-  return end;
 }
 
 // Who waits may not have heard of this round yet, and be on none of its lists: launchers are known here from when they
 // first came until they leave.
 bool NodeMeeting::others_are_enough(size_t without) {
   if (store_.check({key("goes-on")})) return store_.get(key("goes-on"), 10s) == "yes";
-  std::vector<Node> others = nodes_;
+  std::vector<Node> others = ending_->round().nodes;
+  const std::set<std::string> members = ids_of(others);
   others.erase(others.begin() + static_cast<std::ptrdiff_t>(without));
-  const std::set<std::string> members = ids_of(nodes_);
   for (const std::string& card : split(store_.get(kLaunchersKey, 10s), '\n')) {
     if (card.empty()) continue;
     Node node = internal::node_from_json(card);

@@ -11,7 +11,7 @@
 #include "base/whereabouts.h"
 #include "launch/failure.h"
 #include "launch/launcher.h"
-#include "launch/node_meeting.h"
+#include "launch/round.h"
 
 namespace espalier::launch {
 

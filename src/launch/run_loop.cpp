@@ -156,10 +156,10 @@ RoundOutcome RunLoop::watch_until_over(const Round& round, Ranks& ranks) {
     if (round.node == 0 && !is_told) take_in_waiting(ranks);
     const bool ended = ranks.num_running() == 0;
     if (ended && ranks.all_well() && !reported) {
-      meeting_.report_done();
+      meeting_.ending().report_done();
       reported = true;
     }
-    if (const RoundOutcome outcome = meeting_.outcome(); outcome != RoundOutcome::kRunning) return outcome;
+    if (const RoundOutcome outcome = meeting_.ending().outcome(); outcome != RoundOutcome::kRunning) return outcome;
     ranks.let_go_of_strays();
     orders_.ask_again(ranks);
     if (is_told && ended && !reported) return RoundOutcome::kFailed;
@@ -183,7 +183,7 @@ void RunLoop::take_in_waiting(Ranks& ranks) {
   for (const Node& node : waiting) names += concat(names.empty() ? "" : ", ", node.address);
   log_info(names, waiting.size() == 1 ? " waits" : " wait", " to take part: the run saves and starts again with ",
            waiting.size() == 1 ? "it" : "them");
-  meeting_.ask_to_regroup();
+  meeting_.ending().ask_to_regroup();
   is_regroup_asked_ = true;
   ranks.send(SIGTERM);
 }
@@ -204,15 +204,15 @@ void RunLoop::stop(Ranks& ranks) {
 // And that this machine is told to end, if it is, for those who wait in vain until its ranks have stopped.
 void RunLoop::say_failed() {
   try_to_tell([this] {
-    if (orders_.is_told()) meeting_.report_told(orders_.is_for_good());
-    meeting_.report_failed();
+    if (orders_.is_told()) meeting_.ending().report_told(orders_.is_for_good());
+    meeting_.ending().report_failed();
   });
 }
 
 void RunLoop::say_stopped(const Ranks& ranks) {
   try_to_tell([&] {
-    if (orders_.is_told()) meeting_.report_told(orders_.is_for_good());  // copies in memory may be gone by now
-    meeting_.report_stopped(ranks.failures());
+    if (orders_.is_told()) meeting_.ending().report_told(orders_.is_for_good());  // copies in memory may be gone by now
+    meeting_.ending().report_stopped(ranks.failures());
   });
 }
 
@@ -297,7 +297,7 @@ std::optional<int> RunLoop::end_or_restart(const Round& round, const Ranks& rank
   RoundEnd end;  // unless the store answers
   end.failures = ranks.failures();
   sort_by_cause(end.failures);
-  try_to_tell([&] { end = meeting_.agree_on_end(options_.patience_after_failure() + 10); });
+  try_to_tell([&] { end = meeting_.ending().agree_on_end(options_.patience_after_failure() + 10); });
   const auto& [outcome, failures, told, counts_own] = end;
   if (outcome == RoundOutcome::kDone) return 0;
   if (outcome == RoundOutcome::kRegroups) return orders_.is_told() ? std::optional(0) : start_with_others();

@@ -63,7 +63,7 @@ void StopOrders::note(const std::string& by) {
   if (is_told()) return;
   by_ = by;
   told_at_ = last_word_ = surroundings_.now();
-  internal::try_to_tell([this] { meeting_.forget_to_regroup(); });
+  internal::try_to_tell([this] { meeting_.ending().forget_to_regroup(); });
 }
 
 std::optional<ToldToEnd> StopOrders::told() const {

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/node_meeting.h"
+#include "launch/round.h"
+#include "launch/round_ending.h"
 
 namespace espalier::launch::internal {
 
