@@ -66,16 +66,6 @@ void say_instruction_set() {
            lacks_amx_permission() ? " (the processor has AMX, but the system does not let this process use it)" : "");
 }
 
-// On one machine stage 1 exchanges no more than stage 0, and each optimizer step is made once instead of on every rank.
-void advise_on_zero(const config::RunConfig& config, const OptionTable& table, const launch::RankEnvironment& place,
-                    const dist::Grid& grid) {
-  const bool is_chosen = table.find("--zero-stage")->given() || table.find("--use-distributed-optimizer")->given();
-  if (is_chosen || config.parallel.deepspeed || place.local_world_size != place.world_size) return;
-  if (config.parallel.zero_stage > 0 || config.grid.data == 1 || !grid.device.is_cpu()) return;
-  log_info("each of the ", config.grid.data, " replicas on this machine holds and updates the whole state of the ",
-           "optimizer; --use-distributed-optimizer divides both, which is faster and needs less memory");
-}
-
 // Where ranks share a machine each keeps to its part of the cores; before any thread starts. A process that was held
 // and goes on is bound already.
 void set_up_threads(const launch::RankEnvironment& place, std::optional<int64_t>& num_threads, bool given) {
@@ -183,6 +173,7 @@ int train_family(const config::Family& family, const Words& arguments, const Sto
   acknowledge_signals(place.rank == 0);
   config::RunConfig config;
   if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
+  config.is_on_one_machine = place.local_world_size == place.world_size;
   OptionTable table(concat("espalier train ", family.name), "");
   table.say_notes(false);  // espalier has said them
   Problems problems;
@@ -201,7 +192,6 @@ int train_family(const config::Family& family, const Words& arguments, const Sto
   if (place.world_size > 1) say_transport(config, table, grid);
   if (place.world_size > 1) log_info("layout ", spec::to_string(config.grid), " on ", place.world_size, " processes");
   if (!config.parallel.zero_reason.empty()) log_info(config.parallel.zero_reason);
-  advise_on_zero(config, table, place, grid);
   say_instruction_set();
   train_from_whole_checkpoint(config, table, command_line_of("train", arguments), grid, place);
   set_phase(RunPhase::kExit, config.training.num_steps);

@@ -80,10 +80,12 @@ std::optional<Need> need_with(Words arguments, const std::string& flags, const c
   config::RunConfig& config = options.config;
   OptionTable& table = options.table;
   config.num_ranks = run.num_ranks;
+  config.is_on_one_machine = run.is_on_one_machine;
   Problems problems;
   try {
     if (!table.parse(arguments, problems)) return std::nullopt;
     config::read_deepspeed_config(config, table, problems);
+    config::choose_zero_stage(config, table, problems);
     config::resolve(config, table, problems);
     if (!problems.empty()) return std::nullopt;
     config::set_vocabulary(config, run.vocabulary.size);

@@ -14,8 +14,8 @@ def parallel(session, part):
     """Two data-parallel processes of one thread against one process of two, bf16; the threads are the machine's."""
     count, shape = session.threads, shape_of("gpt2", session.arguments.layers)
     several = ["launch", "--standalone", "--nproc-per-node", count]
-    ways = {"one process": ([], []), f"{count} processes": (several, []),
-            f"{count} processes, ZeRO 1": (several, ["--use-distributed-optimizer"])}
+    ways = {"one process": ([], []), f"{count} processes, ZeRO 0": (several, ["--zero-stage", 0]),
+            f"{count} processes": (several, [])}
     part |= {"processes": count, "rows": []}
     for tokens, steps in list(STEPS.items())[:1 if session.quick else None]:
         def train(launch, more):
@@ -23,21 +23,21 @@ def parallel(session, part):
             return statistics.median(train_espalier(session, flags + more, steps, launch).seconds[WARM_UP:])
         seconds = alternate(session, f"parallel: {tokens} tokens", {
             name: lambda way=way: train(*way) for name, way in ways.items()})
-        one, many, divided = seconds.values()
+        one, whole, many = seconds.values()
         shares = [a / b for a, b in zip(one, many)]
         part["rows"].append({"tokens": tokens, "one_tokens_per_s": tokens / median(one), "many_tokens_per_s": tokens / median(many),
                              "share": median(one) / median(many), "share_spread": spread(shares),
-                             "zero_1_tokens_per_s": tokens / median(divided), "zero_1_share": median(one) / median(divided),
+                             "zero_0_tokens_per_s": tokens / median(whole), "zero_0_share": median(one) / median(whole),
                              "seconds_per_step": seconds})
 
 
 def print_parallel(part, _):
     print(f"\n{part['processes']} processes of one thread against one process of {part['processes']}, bf16, data parallel"
           f"\n  {'tokens a step':>14}{'one, tokens/s':>15}{'several, tokens/s':>19}{'share':>8}{'spread':>8}"
-          f"{'ZeRO 1, tokens/s':>18}{'share':>8}")
+          f"{'ZeRO 0, tokens/s':>18}{'share':>8}")
     for row in part["rows"]:
         print(f"  {row['tokens']:>14}{row['one_tokens_per_s']:>15.0f}{row['many_tokens_per_s']:>19.0f}"
-              f"{row['share']:>8.3f}{row['share_spread']:>8.1%}{row['zero_1_tokens_per_s']:>18.0f}{row['zero_1_share']:>8.3f}")
+              f"{row['share']:>8.3f}{row['share_spread']:>8.1%}{row['zero_0_tokens_per_s']:>18.0f}{row['zero_0_share']:>8.3f}")
 
 
 def pipeline(session, part):

@@ -103,7 +103,9 @@ void add_zero(OptionTable& table, ParallelConfig& parallel) {
            "what data-parallel ranks divide: 1 the optimizer's state, 2 also gradients, 3 also weights")
       .minimum(0)
       .maximum(3)
-      .default_text("0; 1 with --use-distributed-optimizer or --deepspeed")
+      .default_text(
+          "0; 1 with --use-distributed-optimizer or --deepspeed, and for replicas on the CPUs of one machine without "
+          "--check-replicas")
       .on_resume(ResumeRule::kFree);
   add_zero_inert(table);
 }

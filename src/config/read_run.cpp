@@ -25,11 +25,22 @@ void name_recorded_options(const RunConfig& config, Problems& problems) {
 
 }  // namespace
 
+void choose_zero_stage(RunConfig& config, OptionTable& table, Problems& problems) {
+  ParallelConfig& parallel = config.parallel;
+  const bool has_replicas = config.num_ranks.value_or(1) >= 2 * config.grid.tensor * config.grid.pipeline;
+  if (!config.is_on_one_machine || !has_replicas || parallel.device == Device::kCuda) return;
+  if (table.find("--zero-stage")->given() || parallel.use_distributed_optimizer || parallel.deepspeed) return;
+  if (parallel.check_replicas > 0) return;
+  parallel.zero_stage_is_chosen = true;
+  table.set("--zero-stage", "1", "replicas on one machine", problems);
+}
+
 bool read_run(const Family& family, const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table,
               Problems& problems) {
   add_options(family, table, config);
   if (!table.parse(arguments, problems)) return false;
   read_deepspeed_config(config, table, problems);
+  choose_zero_stage(config, table, problems);
   resolve(config, table, problems);
   if (problems.empty() && table.says_notes())
     for (const std::string& message : unused_options(config, table)) warn_once(message);

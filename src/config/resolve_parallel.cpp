@@ -107,6 +107,11 @@ void Resolver::resolve_zero() {
   const bool one_by_default = parallel.use_distributed_optimizer || parallel.deepspeed;
   parallel.zero_stage = given_stage.value_or(one_by_default ? 1 : 0);
   parallel.zero_reason.clear();
+  if (parallel.zero_stage_is_chosen)
+    parallel.zero_reason =
+        concat("the ", config_.grid.data * config_.grid.context,
+               " replicas on this machine divide the optimizer's state and its work (--zero-stage 0: "
+               "each holds and updates all of it)");
   if (parallel.deepspeed && given_stage == 0 && config_.training.bf16) {
     parallel.zero_stage = 1;
     parallel.zero_reason =

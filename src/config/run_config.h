@@ -170,6 +170,7 @@ struct ParallelConfig {
   bool no_pipeline_parallel = false;         // of DeepSpeed's engine; forbids stages
   std::string deepspeed_config;              // a JSON file, or empty
   std::optional<int64_t> zero_stage_option;  // --zero-stage
+  bool zero_stage_is_chosen = false;         // by choose_zero_stage()
   // What gradients are rounded to before ranks exchange them; they are summed up in fp32 on each rank either way.
   GradReduceType grad_reduce_type = GradReduceType::kFp32;
   bool grad_reduce_in_bf16 = false;  // NVIDIA's flag for the same
@@ -188,7 +189,7 @@ struct ParallelConfig {
   // 0: every data-parallel rank keeps all of a shard's state; 1: a part of the optimizer's; 2: and of the gradients;
   // 3: and of the weights. resolve() says where the stage comes from.
   int64_t zero_stage = 0;
-  std::string zero_reason;                    // why the stage is not what --zero-stage says; empty where it is
+  std::string zero_reason;                    // where the stage is not what the command line says, or it says none
   bool distribute_saved_activations = false;  // kept layer inputs are divided over tensor ranks
 };
 
@@ -206,6 +207,7 @@ struct RunConfig {
   spec::GridShape grid;  // data is resolved from num_ranks
   ParallelConfig parallel;
   std::optional<int64_t> num_ranks;      // not an option: the launcher's; tensor * context * pipeline when unset
+  bool is_on_one_machine = false;        // not an option either: all of these ranks are, for all that is known
   bool plan_only = false;                // espalier plan: neither a learning rate nor a number of steps is asked for
   bool allow_memory_overcommit = false;  // start although the machine has less memory than the run needs
   bool validate_only = false;            // check everything, print the resolved options, start nothing
@@ -214,6 +216,11 @@ struct RunConfig {
 // Every option of BigScience's Megatron-DeepSpeed (used, accepted without effect, or refused with what to use
 // instead), ours, and the family's. Defaults are upstream's.
 void add_options(const Family& family, OptionTable& table, RunConfig& config);
+
+// Of replicas on the CPUs of one machine: gives --zero-stage 1 where nothing asks for a stage. It exchanges no more
+// bytes than stage 0, and each update of the optimizer is made once. Not where --check-replicas N compares what they
+// hold: stage 0 is what lets it see all of the optimizer's state. Before resolve().
+void choose_zero_stage(RunConfig& config, OptionTable& table, Problems& problems);
 
 // Derives what is not given and checks everything that needs no file; adds each problem with the nearest legal choice.
 // After a problem the resolved fields may be unset.
@@ -227,7 +234,8 @@ void check_files(const RunConfig& config, const OptionTable& table, Problems& pr
 void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
 
 // Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false
-// when help was printed. The caller has set `config.num_ranks` if a launcher says how many there are.
+// when help was printed. The caller has set `config.num_ranks` and `config.is_on_one_machine` if a
+// launcher says so.
 bool read_run(const Family& family, const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table,
               Problems& problems);
 

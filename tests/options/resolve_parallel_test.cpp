@@ -77,6 +77,45 @@ TEST(ParallelOptions, ZeroStageIsReadAsDeepSpeedReadsIt) {
   EXPECT_EQ(Parallel("--zero-stage 0 --bf16").config.parallel.zero_reason, "");
 }
 
+// Replicas on the CPUs of one machine divide the optimizer's work where nothing is said.
+TEST(ParallelOptions, ZeroStageIsChosenForReplicasOnOneMachine) {
+  struct Chosen : RunOptions {
+    explicit Chosen(const std::string& flags, int64_t num_ranks, bool is_on_one_machine = true)
+        : RunOptions(families::gpt_family()) {
+      Problems problems;
+      config.num_ranks = num_ranks;
+      config.is_on_one_machine = is_on_one_machine;
+      table.parse(split_blanks("--num-layers 12 --hidden-size 48 --num-attention-heads 12 --seq-length 36 "
+                               "--max-position-embeddings 36 --lr 1e-3 --train-iters 10 --micro-batch-size 1 " +
+                               flags),
+                  problems);
+      choose_zero_stage(config, table, problems);
+      resolve(config, table, problems);
+      EXPECT_EQ(problems.messages(), Words{}) << flags;
+    }
+    int64_t stage() const { return config.parallel.zero_stage; }
+    bool says_why() const { return !config.parallel.zero_reason.empty(); }
+  };
+  const Chosen chosen("", 3);
+  EXPECT_EQ(chosen.stage(), 1);
+  EXPECT_EQ(chosen.config.parallel.zero_reason,
+            "the 3 replicas on this machine divide the optimizer's state and its work (--zero-stage 0: each holds and "
+            "updates all of it)");
+  EXPECT_NE(chosen.table.to_toml().find("zero_stage = 1\n"), std::string::npos) << "a replay does as the run did";
+  EXPECT_EQ(Chosen(kCp + "2", 2).stage(), 1) << "context ranks hold the same parameters";
+  EXPECT_TRUE(Chosen(kTp + "2", 4).says_why());
+
+  EXPECT_EQ(Chosen("", 3, false).stage(), 0);
+  EXPECT_EQ(Chosen("", 1).stage(), 0);
+  EXPECT_EQ(Chosen(kTp + "2 " + kPp + "2", 4).stage(), 0) << "one replica";
+  EXPECT_EQ(Chosen("--device cuda", 2).stage(), 0);
+  EXPECT_EQ(Chosen("--check-replicas 10", 2).stage(), 0);
+  for (const std::string flags : {"--zero-stage 0", "--zero-stage 2", "--use-distributed-optimizer", "--deepspeed"})
+    EXPECT_FALSE(Chosen(flags, 2).says_why()) << flags;
+  EXPECT_EQ(Chosen("--zero-stage 0", 2).stage(), 0);
+  EXPECT_EQ(Chosen("--zero-stage 2", 2).stage(), 2);
+}
+
 TEST(ParallelOptions, KeptInputsAreDividedOnlyWhereRecomputeKeepsThem) {
   const auto divided = [](const std::string& flags) {
     return Parallel(flags, 2).config.parallel.distribute_saved_activations;
