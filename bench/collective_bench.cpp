@@ -2,12 +2,15 @@
 //
 //   collective_bench
 //
-// Prints microseconds of all-reduce and all-gather over Gloo, the median of many, one thread each.
+// Prints microseconds of all-reduce, reduce-scatter and all-gather, the median of many, one thread each: of ranks that
+// read each other's memory, that exchange through shared memory, and over Gloo.
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <string>
+#include <utility>
 
 #include "dist/local_ranks.h"
 
@@ -29,17 +32,21 @@ double median_microseconds(const dist::Group& group, int rounds, const Function&
   return times[times.size() / 2];
 }
 
+// `elements`: of what is reduced, and of each rank's part that is gathered.
 std::string measure(const dist::Grid& grid) {
   std::string lines;
-  for (const int64_t elements : {1, 256, 4096, 65536, 1048576, 16777216}) {
-    const int rounds = elements > 1000000 ? 3 : 50;
-    const at::Tensor values = at::zeros({elements}), gathered = at::empty({elements * grid.world.size()});
+  for (const int64_t elements : {8, 256, 4096, 16384, 65536, 1048576, 16777216}) {
+    const int rounds = elements > 1000000 ? 5 : 50;
+    const at::Tensor values = at::zeros({elements}), gathered = at::zeros({elements * grid.world.size()}),
+                     part = at::zeros({elements / grid.world.size()});
     const double reduce = median_microseconds(grid.world, rounds, [&] { grid.world.all_reduce(values); });
     const double gather =
         median_microseconds(grid.world, rounds, [&] { grid.world.all_gather_into(gathered, values); });
+    const double scatter =
+        median_microseconds(grid.world, rounds, [&] { grid.world.reduce_scatter_into(part, values); });
     char line[128];
-    std::snprintf(line, sizeof line, "%6lld%12lld%14.0f%14.0f\n", static_cast<long long>(grid.world.size()),
-                  static_cast<long long>(4 * elements), reduce, gather);
+    std::snprintf(line, sizeof line, "%6lld%12lld%14.0f%18.0f%14.0f\n", static_cast<long long>(grid.world.size()),
+                  static_cast<long long>(4 * elements), reduce, scatter, gather);
     lines += line;
   }
   return lines;
@@ -49,9 +56,15 @@ std::string measure(const dist::Grid& grid) {
 }  // namespace espalier
 
 int main() {
-  std::printf("%6s%12s%14s%14s\n", "ranks", "bytes", "all-reduce us", "all-gather us");
-  for (const int64_t ranks : {2, 4, 8}) {
-    std::printf("%s", espalier::dist::run_ranks({.data = ranks}, espalier::measure).at(0).c_str());
-    std::fflush(stdout);
+  using espalier::dist::LocalRanksOptions;
+  const std::pair<const char*, LocalRanksOptions> ways[] = {
+      {"memory of others read", {}}, {"shared memory", {.reads_directly = false}}, {"Gloo", {.shared_memory = false}}};
+  for (const auto& [name, options] : ways) {
+    std::printf("%s\n%6s%12s%14s%18s%14s\n", name, "ranks", "bytes", "all-reduce us", "reduce-scatter us",
+                "all-gather us");
+    for (const int64_t ranks : {2, 4, 8}) {
+      std::printf("%s", espalier::dist::run_ranks({.data = ranks}, espalier::measure, options).at(0).c_str());
+      std::fflush(stdout);
+    }
   }
 }

@@ -118,14 +118,15 @@ class Peer:
         return json.loads(line[1])
 
     def close(self):
-        """Ends it; its peak memory."""
+        """Ends it; its peak memory. Where the time is over meanwhile, it is still there to be killed."""
         if self.process is None:
             return 0.0
-        process, self.process = self.process, None
+        process = self.process
         process.process.stdin.close()
         while process.line(self.session.peer_step_seconds):
             pass
         process.check()
+        self.process = None
         return process.peak_mib
 
 

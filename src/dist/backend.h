@@ -22,6 +22,7 @@ struct BackendOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of one exchange
   bool one_machine = false;                                      // all ranks are on this machine
   bool shared_memory = true;                                     // where they are; else Gloo
+  bool reads_directly = true;  // ranks read each other's memory where the system permits it
 };
 
 // Called by all `size` ranks of the group; they meet in `store` (with a prefix of their own). A process starts
@@ -36,8 +37,9 @@ struct MachineMeeting {
   std::string trouble;                     // why not
 };
 
-// Called by all ranks of a run on one machine.
-MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size);
+// Called by all ranks of a run on one machine. `reads_directly`: where the system permits it to all of them.
+MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
+                               bool reads_directly = true);
 
 // Called by the `members` of the group (ranks of the run), of which this process is entry `rank`. Sums are taken in the
 // order of the ranks, of half-precision numbers in fp32; ranks that call different collectives get an error that says

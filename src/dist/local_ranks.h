@@ -22,7 +22,8 @@ struct LocalRanksOptions {
   int num_threads = 1;  // of each rank
   // GridOptions::shared_stages; unset: the first and the last, as a tied embedding has it.
   std::optional<std::vector<std::vector<int64_t>>> shared_stages;
-  bool shared_memory = true;  // else Gloo
+  bool shared_memory = true;   // else Gloo
+  bool reads_directly = true;  // BackendOptions::reads_directly
   // Called in each rank before its groups are made: what it computes on (GridOptions::device). A process that has used
   // a GPU cannot be forked.
   std::function<void(int64_t rank, GridOptions& options)> place;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "dist/backend.h"
+#include "dist/internal/combination.h"
 #include "dist/internal/shared_group.h"
 
 namespace espalier::dist {
@@ -31,6 +32,9 @@ Range piece(int64_t number, int64_t size, int64_t total) {
   const int64_t begin = std::min(number * size, total);
   return {begin, std::min(size, total - begin)};
 }
+// What a rank reads of others at a time, of all of them together about what a core's cache holds.
+constexpr int64_t kBlocks = 512 << 10, kLeastBlock = 16 << 10;
+
 int64_t num_pieces(int64_t total, int64_t size) { return std::max<int64_t>(1, (total + size - 1) / size); }
 
 // Piece k of the part for every other rank; a part has `part_bytes`, its share of the area `share_bytes`.
@@ -42,38 +46,36 @@ void give_shares(const SharedGroup& group, const char* from, int64_t part_bytes,
                   static_cast<size_t>(range.count));
 }
 
-// What several ranks hold of the same elements, combined in the order of the ranks whatever rank computes it: a sum of
-// half-precision numbers in fp32, rounded once.
-class Combination {
- public:
-  Combination(c10d::ReduceOp::RedOpType operation, at::ScalarType type) : operation_(operation), type_(type) {
-    TORCH_CHECK(operation == c10d::ReduceOp::SUM || operation == c10d::ReduceOp::MAX, "only sums and maxima");
-  }
+Combination combination_of(c10d::ReduceOp::RedOpType operation, at::ScalarType type) {
+  TORCH_CHECK(operation == c10d::ReduceOp::SUM || operation == c10d::ReduceOp::MAX, "only sums and maxima");
+  return {operation == c10d::ReduceOp::SUM ? Combination::Kind::kSum : Combination::Kind::kMax, type};
+}
 
-  const char* name() const { return operation_ == c10d::ReduceOp::SUM ? " SUM" : " MAX"; }
-
-  // `result` may be one of the sources' memory only if it is a sum of fp32 or wider and that source is the first.
-  void run(const std::vector<const void*>& sources, void* result, int64_t count) const {
-    const bool widen = type_ == at::kBFloat16 || type_ == at::kHalf;
-    at::Tensor to = view(result, count), total = widen ? view(sources[0], count).to(at::kFloat) : to;
-    for (size_t i = 1; i < sources.size(); ++i) {
-      const at::Tensor left = i == 1 && !widen ? view(sources[0], count) : total, right = view(sources[i], count);
-      if (operation_ == c10d::ReduceOp::SUM)
-        at::add_out(total, left, right);
-      else
-        at::maximum_out(total, left, widen ? right.to(at::kFloat) : right);
+// The range of what all ranks show that this rank is to combine: `own` is its memory of that range, `to` that or other
+// memory for the result.
+void combine_shown(const SharedGroup& group, const Combination& combination, const char* own, char* to, Range range,
+                   int64_t width) {
+  const int64_t n = group.size(), me = group.rank();
+  const int64_t block = std::max(kLeastBlock, kBlocks / n) / width;
+  const bool directly = to != own || combination.allows_in_place(me);
+  std::vector<char> copies(static_cast<size_t>((n - (directly ? 1 : 0)) * block * width));
+  for (int64_t begin = 0; begin < range.count; begin += block) {
+    const int64_t count = std::min(block, range.count - begin), bytes = count * width;
+    char* free = copies.data();
+    std::vector<const void*> sources;
+    for (int64_t r = 0; r < n; ++r) {
+      if (r == me) {
+        sources.push_back(own + begin * width);
+        continue;
+      }
+      group.read_shown(r, (range.begin + begin) * width, free, bytes);
+      sources.push_back(std::exchange(free, free + block * width));
     }
-    if (widen) to.copy_(total);
+    char* const result = to + begin * width;
+    combination.run(sources, directly ? result : free, count);
+    if (!directly) std::memcpy(result, free, static_cast<size_t>(bytes));
   }
-
- private:
-  at::Tensor view(const void* data, int64_t count) const {
-    return at::from_blob(const_cast<void*>(data), {count}, at::TensorOptions().dtype(type_));
-  }
-
-  c10d::ReduceOp::RedOpType operation_;
-  at::ScalarType type_;
-};
+}
 
 class SharedMemoryBackend : public c10d::Backend {
  public:
@@ -88,13 +90,29 @@ class SharedMemoryBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return "shared memory"; }
 
-  // Every rank gives the others their shares of a piece, combines its own share, and takes the others' results.
+  // Every rank combines its own share of what all show, and takes the others' results. Or it gives the others their
+  // shares of a piece, and so on with the next piece.
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     const at::Tensor values = the(tensors);
-    const Combination combination(options.reduceOp.op_, values.scalar_type());
+    const Combination combination = combination_of(options.reduceOp.op_, values.scalar_type());
     const int64_t n = group_->size(), me = group_->rank(), width = values.element_size(), total = values.numel();
     char* const data = static_cast<char*>(values.mutable_data_ptr());
     if (values.nbytes() <= kSmallBytes) return all_reduce_small(values, combination);
+    const Collective collective = described(OpType::ALLREDUCE, combination.name(), values);
+    if (group_->shows()) {
+      const int64_t share = num_pieces(total, n);
+      const auto step = [=, group = group_, keep = Tensors{values}](int64_t k) {
+        const Range mine = piece(me, share, total);
+        char* const own = data + mine.begin * width;
+        if (k == 1) combine_shown(*group, combination, own, own, mine, width);
+        if (k != 2) return;
+        for (int64_t r = 0; r < n; ++r) {
+          const Range part = piece(r, share, total);
+          if (r != me) group->read_shown(r, part.begin * width, data + part.begin * width, part.count * width);
+        }
+      };
+      return start(collective, values, 4, step, data);
+    }
 
     const int64_t share = SharedGroup::kAreaBytes / (n * width), size = share * n;
     // Calls copy(share's bytes in the area, in the tensor, count) for the shares of all ranks but this.
@@ -125,14 +143,23 @@ class SharedMemoryBackend : public c10d::Backend {
         std::memcpy(group->area(me, number) + offset, part, static_cast<size_t>(bytes));
       });
     };
-    return start(described(OpType::ALLREDUCE, combination.name(), values), values, 2 * num_pieces(total, size) + 1,
-                 step);
+    return start(collective, values, 2 * num_pieces(total, size) + 1, step);
   }
 
   WorkPointer _allgather_base(at::Tensor& result, at::Tensor& part, const c10d::AllgatherOptions&) override {
     const int64_t size = SharedGroup::kAreaBytes, total = static_cast<int64_t>(part.nbytes()), me = group_->rank();
     char* const to = static_cast<char*>(result.mutable_data_ptr());
     const char* const from = static_cast<const char*>(part.const_data_ptr());
+    const Collective collective = described(OpType::_ALLGATHER_BASE, "", part);
+    if (group_->shows()) {
+      const auto step = [=, group = group_, keep = Tensors{result, part}](int64_t k) {
+        if (k == 0 && to + me * total != from) std::memcpy(to + me * total, from, static_cast<size_t>(total));
+        if (k != 1) return;
+        for (int64_t r = 0; r < group->size(); ++r)
+          if (r != me) group->read_shown(r, 0, to + r * total, total);
+      };
+      return start(collective, part, 3, step, from);
+    }
     const auto step = [=, group = group_, keep = Tensors{result, part}](int64_t k) {
       if (k == 0 && to + me * total != from) std::memcpy(to + me * total, from, static_cast<size_t>(total));
       if (k > 0) {
@@ -144,16 +171,23 @@ class SharedMemoryBackend : public c10d::Backend {
       const Range range = piece(k, size, total);
       std::memcpy(group->area(me, k), from + range.begin, static_cast<size_t>(range.count));
     };
-    return start(described(OpType::_ALLGATHER_BASE, "", part), part, num_pieces(total, size) + 1, step);
+    return start(collective, part, num_pieces(total, size) + 1, step);
   }
 
   WorkPointer _reduce_scatter_base(at::Tensor& part, at::Tensor& values,
                                    const c10d::ReduceScatterOptions& options) override {
-    const Combination combination(options.reduceOp.op_, values.scalar_type());
+    const Combination combination = combination_of(options.reduceOp.op_, values.scalar_type());
     const int64_t n = group_->size(), me = group_->rank(), width = values.element_size(), total = part.numel();
     const int64_t share = SharedGroup::kAreaBytes / (n * width);
     const char* const from = static_cast<const char*>(values.const_data_ptr());
     char* const to = static_cast<char*>(part.mutable_data_ptr());
+    const Collective collective = described(OpType::_REDUCE_SCATTER_BASE, combination.name(), values);
+    if (group_->shows()) {
+      const auto step = [=, group = group_, keep = Tensors{part, values}](int64_t k) {
+        if (k == 1) combine_shown(*group, combination, from + me * total * width, to, {me * total, total}, width);
+      };
+      return start(collective, values, 3, step, from);
+    }
     const auto step = [=, group = group_, keep = Tensors{part, values}](int64_t k) {
       if (k > 0) {
         const Range range = piece(k - 1, share, total);
@@ -168,8 +202,7 @@ class SharedMemoryBackend : public c10d::Backend {
       }
       give_shares(*group, from, total * width, share * width, k);
     };
-    return start(described(OpType::_REDUCE_SCATTER_BASE, combination.name(), values), values,
-                 num_pieces(total, share) + 1, step);
+    return start(collective, values, num_pieces(total, share) + 1, step);
   }
 
   WorkPointer alltoall_base(at::Tensor& result, at::Tensor& values, std::vector<int64_t>& result_sizes,
@@ -269,11 +302,12 @@ class SharedMemoryBackend : public c10d::Backend {
     return {type, concat(c10d::opTypeToString(type), how, " of ", c10::toString(values.scalar_type()))};
   }
 
-  // `step` keeps the tensors whose memory it uses: the operation may outlive its Work.
+  // `step` keeps the tensors whose memory it uses, and the others may read (`shown`): the operation may outlive its
+  // Work.
   WorkPointer start(const Collective& collective, const at::Tensor& values, int64_t num_steps,
-                    std::function<void(int64_t)> step) {
+                    std::function<void(int64_t)> step, const void* shown = nullptr) {
     const auto bytes = static_cast<int64_t>(values.nbytes());
-    return work(collective.type, group_->start_steps(collective.name, bytes, num_steps, std::move(step)));
+    return work(collective.type, group_->start_steps(collective.name, bytes, num_steps, std::move(step), shown));
   }
 
   WorkPointer all_reduce_small(const at::Tensor& values, const Combination& combination) {
@@ -298,7 +332,8 @@ class SharedMemoryBackend : public c10d::Backend {
 
 }  // namespace
 
-MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size) {
+MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
+                               bool reads_directly) {
   const auto key = [](const char* what, int64_t number) { return concat("machine/", what, "/", number); };
   const auto get = [&](const std::string& name) { return store_text(store->get(name)); };
   // The first rank offers the memory, the others try to open it, the first says whether all could.
@@ -329,6 +364,11 @@ MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int
   const int64_t claimed = store->add("machine/claimed", 1);
   if (claimed == size) store->set(key("complete", 0), store_bytes("yes"));
   store->get(key("complete", 0));
+  // The same way for all: the last to have tried says which.
+  if (reads_directly && machine->can_read_others()) store->add("machine/readers", 1);
+  if (store->add("machine/tried", 1) == size)
+    store->set(key("reads", 0), store_bytes(store->add("machine/readers", 0) == size ? "yes" : "no"));
+  if (get(key("reads", 0)) == "yes") machine->read_directly();
   return {std::move(machine), ""};
 }
 

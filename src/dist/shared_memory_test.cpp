@@ -81,7 +81,27 @@ TEST(SharedMemory, EveryLengthAndTypeIsTheLoopOverRanks) {
     return std::string("checked");
   };
   for (const int64_t size : {2, 3})
-    EXPECT_EQ(run_ranks({.data = size}, check), std::vector<std::string>(static_cast<size_t>(size), "checked"));
+    for (const bool reads_directly : {true, false})
+      EXPECT_EQ(run_ranks({.data = size}, check, {.reads_directly = reads_directly}),
+                std::vector<std::string>(static_cast<size_t>(size), "checked"))
+          << size << ", " << reads_directly;
+}
+
+// Of four ranks the last ones' sums cannot be made in place: 0.1 + 0.2 + ... in another order has other bits.
+TEST(SharedMemory, SumsAreInTheOrderOfTheRanksHoweverTheyTravel) {
+  constexpr int64_t kCount = 100'003;
+  const auto check = [](const Grid& grid) {
+    const auto values_at = [](int64_t rank) { return at::linspace(0.1 + 0.1 * static_cast<double>(rank), 7, kCount); };
+    at::Tensor sum = values_at(0);
+    for (int64_t rank = 1; rank < 4; ++rank) sum += values_at(rank);
+    const at::Tensor values = values_at(grid.rank);
+    grid.world.all_reduce(values);
+    check_equal(values, sum, "sum");
+    return std::string("checked");
+  };
+  for (const bool reads_directly : {true, false})
+    EXPECT_EQ(run_ranks({.data = 4}, check, {.reads_directly = reads_directly}),
+              std::vector<std::string>(4, "checked"));
 }
 
 TEST(SharedMemory, HalfPrecisionIsSummedInFp32AndRoundedOnce) {
@@ -245,6 +265,55 @@ TEST(SharedMemory, AProcessThatEndsIsNamedByThoseWhoWaitForIt) {
   using std::chrono::minutes;
   EXPECT_EQ(barrier_beside([] {}, minutes(1)), "the process of rank 1 has ended");
   EXPECT_EQ(barrier_beside([] { kill(getpid(), SIGKILL); }, minutes(1)), "the process of rank 1 has ended");
+}
+
+// Rank 1 shows 3 MiB of ones, tells rank 0 where, does `then` and waits to be killed; what rank 0's reading says.
+std::string read_beside(const std::function<void(SharedMachine& machine, std::vector<char>& shown)>& then) {
+  SharedMemory memory = SharedMemory::create(SharedMachine::bytes_needed(2));
+  const std::string address = memory.address();
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t other = fork();
+  if (other == 0) {
+    SharedMachine machine(SharedMemory::open(address), 1, 2);
+    std::vector<char> shown(3 << 20, 1);
+    const char* const at = shown.data();
+    then(machine, shown);
+    if (write(ends[1], &at, sizeof at) < 0) _exit(1);
+    while (true) pause();
+  }
+  close(ends[1]);
+  const SharedMachine machine(std::move(memory), 0, 2);
+  const char* at = nullptr;
+  EXPECT_EQ(read(ends[0], &at, sizeof at), static_cast<ssize_t>(sizeof at));
+  close(ends[0]);
+  std::vector<char> copy(3 << 20);
+  std::string text = "read";
+  try {
+    machine.read(1, at, copy.data(), static_cast<int64_t>(copy.size()));
+    if (copy != std::vector<char>(3 << 20, 1)) text = "something else";
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
+  if (text != "read") return text;
+  try {
+    machine.read(1, at, copy.data(), static_cast<int64_t>(copy.size()));
+  } catch (const std::exception& error) {
+    return concat("read, then ", error.what());
+  }
+  return text;
+}
+
+TEST(SharedMemory, WhatOthersShowIsReadUntilTheyLeaveOrEnd) {
+  EXPECT_EQ(read_beside([](SharedMachine&, std::vector<char>&) {}), "read, then the process of rank 1 has ended");
+  // It may have changed while it was read, as here.
+  EXPECT_EQ(read_beside([](SharedMachine& machine, std::vector<char>& shown) {
+              machine.abandon();
+              shown.assign(shown.size(), 2);
+            }),
+            "rank 1 has left the exchange");
 }
 
 TEST(SharedMemory, WaitingEnds) {

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "base/sha256.h"
 #include "launch/internal/number.h"
+#include "launch/internal/socket.h"
 #include "launch/nodelist.h"
 
 namespace espalier::launch {
@@ -283,8 +284,7 @@ std::string run_id(const Reader& env) {
 }
 
 // Ranks by hand often come without the local ones.
-void complete_local_ranks(Claim& claim, const std::string& address) {
-  const bool one_machine = address == "127.0.0.1" || address == "localhost" || address == "::1";
+void complete_local_ranks(Claim& claim, bool one_machine) {
   if (!claim.local_world_size)
     claim.local_world_size = one_machine ? claim.world_size : claim.local_rank.value_or(0) + 1;
   if (!claim.local_rank) claim.local_rank = one_machine ? claim.rank : 0;
@@ -357,7 +357,9 @@ RankEnvironment detect_environment(const Variables& variables, const RankFlags& 
   place.master_address = flags.master_address.value_or("");
   if (place.master_address.empty()) place.master_address = master_address(env, claim);
   place.master_port = flags.master_port ? static_cast<int>(*flags.master_port) : master_port(env, claim);
-  complete_local_ranks(claim, place.master_address);
+  const bool at_loopback = internal::is_loopback(place.master_address);
+  place.one_machine = at_loopback || claim.local_world_size == claim.world_size;
+  complete_local_ranks(claim, at_loopback);
   check_range(claim);
   place.local_rank = *claim.local_rank, place.local_world_size = *claim.local_world_size;
   place.node_rank = claim.node_rank;

@@ -214,6 +214,22 @@ TEST(Environment, FlagsWinOverEverything) {
   expect_place(detect_environment(slurm_variables(), flags), LaunchKind::kFlags, {1, 2, 1, 2}, "127.0.0.1:5000");
 }
 
+// All ranks have to come to the same answer, or they meet in different ways.
+TEST(Environment, OneMachineIsWhatIsSaidNotWhatIsGuessed) {
+  const auto is_one = [](Variables variables) {
+    variables.emplace("WORLD_SIZE", "2");
+    return detect_environment(variables).one_machine;
+  };
+  EXPECT_TRUE(is_one({{"RANK", "1"}}));
+  EXPECT_TRUE(is_one({{"RANK", "1"}, {"MASTER_ADDR", "localhost"}}));
+  EXPECT_TRUE(is_one({{"RANK", "1"}, {"MASTER_ADDR", "n07"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}}));
+  EXPECT_FALSE(is_one({{"RANK", "0"}, {"MASTER_ADDR", "n07"}, {"LOCAL_RANK", "0"}}));
+  EXPECT_FALSE(is_one({{"RANK", "1"}, {"MASTER_ADDR", "n07"}, {"LOCAL_RANK", "1"}})) << "nobody says how many";
+  EXPECT_FALSE(is_one({{"RANK", "1"}, {"MASTER_ADDR", "n07"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}}));
+  EXPECT_FALSE(detect_environment(slurm_variables()).one_machine);
+  EXPECT_TRUE(detect_environment(Variables{}).one_machine) << "a single process";
+}
+
 TEST(Environment, RanksByHandOnOneMachineAreCompleted) {
   expect_place(detect_environment(Variables{{"RANK", "1"}, {"WORLD_SIZE", "3"}}), LaunchKind::kByHand, {1, 3, 1, 3},
                "127.0.0.1:29500");

@@ -143,14 +143,16 @@ TEST_P(HeldRanksOf, KeepTheirProcessesWhenOthersAreKilledAtRandom) {
   expect_ends_as_if_left_alone();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , HeldRanksOf,
-    testing::Values(Case{"Replicas", "--bf16", 2}, Case{"Zero1", "--bf16 --use-distributed-optimizer", 2},
-                    Case{"Tensor2", "--num-attention-heads 4 --tensor-model-parallel-size 2", 2},
-                    Case{"Pipeline2", "--pipeline-model-parallel-size 2 --fp16", 2},
-                    Case{"Tensor2Replicas2", "--num-attention-heads 4 --tensor-model-parallel-size 2", 4},
-                    Case{"Gloo", "--bf16 --distributed-backend gloo", 2}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(, HeldRanksOf,
+                         testing::Values(Case{"Replicas", "--bf16 --zero-stage 0", 2},
+                                         Case{"Zero1", "--bf16 --use-distributed-optimizer", 2},
+                                         Case{"Tensor2", "--num-attention-heads 4 --tensor-model-parallel-size 2", 2},
+                                         Case{"Pipeline2", "--pipeline-model-parallel-size 2 --fp16", 2},
+                                         Case{"Tensor2Replicas2",
+                                              "--num-attention-heads 4 --tensor-model-parallel-size 2 --zero-stage 0",
+                                              4},
+                                         Case{"Gloo", "--bf16 --distributed-backend gloo", 2}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // Whatever it does: start, load, evaluate, save, exit.
 TEST_F(HeldRanks, AreKilledWhateverTheyDo) {

@@ -28,7 +28,7 @@ class Network : public testing::Test {
 };
 
 TEST_F(Network, ThatIsSlowChangesNoBit) {
-  const Shell one = shell(folder_, "espalier launch --nproc-per-node 2 " + training("one"));
+  const Shell one = shell(folder_, "espalier launch --nproc-per-node 2 " + training("one", {"--zero-stage", "0"}));
   ASSERT_EQ(one.exit_code, 0) << one.errors;
   TcpProxy proxy(port_, std::chrono::milliseconds(20));
   const Shell two = shell(
@@ -40,7 +40,7 @@ TEST_F(Network, ThatIsSlowChangesNoBit) {
 
 // To the rendezvous store: the proof that opens a connection holds for that one alone.
 TEST_F(Network, ConnectionsThatComeTwiceChangeNoBit) {
-  const Shell one = shell(folder_, "espalier launch --nproc-per-node 2 " + training("one"));
+  const Shell one = shell(folder_, "espalier launch --nproc-per-node 2 " + training("one", {"--zero-stage", "0"}));
   ASSERT_EQ(one.exit_code, 0) << one.errors;
   TcpProxy proxy({.target_port = port_, .doubles_connections = true});
   const Shell two = shell(

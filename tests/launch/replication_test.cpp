@@ -107,16 +107,18 @@ TEST_P(OfLayout, AMachineThatIsLostIsReplacedByOneWithoutMemory) {
   expect_equal(2 * num_ranks, kSteps, flags);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , OfLayout,
-    testing::Values(Case{"Replicas", "--bf16", 1, false}, Case{"Zero1", "--bf16 --use-distributed-optimizer", 1, true},
-                    Case{"Tensor2Replicas2", "--num-attention-heads 4 --tensor-model-parallel-size 2", 2, false},
-                    Case{"Tensor2Zero1",
-                         "--num-attention-heads 4 --tensor-model-parallel-size 2 "
-                         "--use-distributed-optimizer",
-                         2, true},
-                    Case{"Pipeline2", "--pipeline-model-parallel-size 2 --fp16", 1, true}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(, OfLayout,
+                         testing::Values(Case{"Replicas", "--bf16 --zero-stage 0", 1, false},
+                                         Case{"Zero1", "--bf16 --use-distributed-optimizer", 1, true},
+                                         Case{"Tensor2Replicas2",
+                                              "--num-attention-heads 4 --tensor-model-parallel-size 2 --zero-stage 0",
+                                              2, false},
+                                         Case{"Tensor2Zero1",
+                                              "--num-attention-heads 4 --tensor-model-parallel-size 2 "
+                                              "--use-distributed-optimizer",
+                                              2, true},
+                                         Case{"Pipeline2", "--pipeline-model-parallel-size 2 --fp16", 1, true}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // Another name may come before those of machines that stay: their ranks have other numbers then.
 TEST_F(Replication, ASpareMachineOfAnotherNameChangesWhoIsWhichRank) {

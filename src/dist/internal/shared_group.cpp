@@ -27,6 +27,7 @@ struct alignas(64) SharedGroup::Counter {
 struct alignas(64) SharedGroup::Announcement {
   char name[48];
   int64_t bytes;
+  const char* shown;  // in its own memory
 };
 
 // A message on its way. The sender takes a free slot and fills it, the receiver empties and frees it; a message longer
@@ -78,14 +79,15 @@ char* SharedGroup::slot_data(int64_t from, int64_t to, int64_t slot) const {
 class SharedGroup::Steps : public SharedOperation {
  public:
   Steps(SharedGroup& group, const std::string& name, int64_t bytes, int64_t num_steps,
-        std::function<void(int64_t)> step)
+        std::function<void(int64_t)> step, const void* shown)
       : SharedOperation(group.members_),
         group_(group.shared_from_this()),
         name_(name),
         bytes_(bytes),
         first_(std::exchange(group.steps_started_, group.steps_started_ + num_steps)),
         num_steps_(num_steps),
-        step_(std::move(step)) {
+        step_(std::move(step)),
+        shown_(static_cast<const char*>(shown)) {
     ESPALIER_CHECK(name.size() < sizeof(Announcement::name), "the name ", name, " of a collective is too long");
   }
 
@@ -108,6 +110,7 @@ class SharedGroup::Steps : public SharedOperation {
     Announcement& mine = group_->announcements_[group_->rank_];
     std::strncpy(mine.name, name_.c_str(), sizeof mine.name - 1);
     mine.bytes = bytes_;
+    mine.shown = shown_;
   }
 
   void compare() const {
@@ -123,6 +126,7 @@ class SharedGroup::Steps : public SharedOperation {
   std::string name_;
   int64_t bytes_, first_, num_steps_, next_ = 0;
   std::function<void(int64_t)> step_;
+  const char* shown_;
 };
 
 class SharedGroup::Send : public SharedOperation {
@@ -239,10 +243,14 @@ class SharedGroup::Receive : public SharedOperation {
 };
 
 SharedGroup::Operation SharedGroup::start_steps(const std::string& name, int64_t bytes, int64_t num_steps,
-                                                std::function<void(int64_t k)> step) {
-  auto operation = std::make_shared<Steps>(*this, name, bytes, num_steps, std::move(step));
+                                                std::function<void(int64_t k)> step, const void* shown) {
+  auto operation = std::make_shared<Steps>(*this, name, bytes, num_steps, std::move(step), shown);
   machine_->start(operation);
   return operation;
+}
+
+void SharedGroup::read_shown(int64_t rank, int64_t offset, void* to, int64_t bytes) const {
+  machine_->read(members_[static_cast<size_t>(rank)], announcements_[rank].shown + offset, to, bytes);
 }
 
 SharedGroup::Operation SharedGroup::start_send(std::shared_ptr<const void> values, int64_t bytes, int64_t peer,

@@ -2,7 +2,8 @@
 //
 // A collective is a row of steps: step k begins on a rank when all ranks have finished step k - 1. What a step gives to
 // the others it writes into this rank's area; a later step reads theirs. Two areas take turns, so that one step may
-// take from the last and give into the next.
+// take from the last and give into the next. Where the system lets processes read each other's memory (SharedMachine),
+// a collective may show some of it instead, for as long as it is under way.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,14 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   char* area(int64_t rank, int64_t turn) const;
   // `step` runs for 0 <= k < num_steps; it lives as long as the operation, which may outlive the caller's interest in
   // it, and must own what it uses. `name` (of up to 47 bytes) and `bytes` must be the same on all ranks: a difference
-  // is an error that names both.
-  Operation start_steps(const std::string& name, int64_t bytes, int64_t num_steps, std::function<void(int64_t k)> step);
+  // is an error that names both. `shown`: for read_shown() of the others, in each step but the first; what they read in
+  // a step nobody writes in it.
+  Operation start_steps(const std::string& name, int64_t bytes, int64_t num_steps, std::function<void(int64_t k)> step,
+                        const void* shown = nullptr);
+  bool shows() const { return machine_->reads_directly(); }
+  // Of what member `rank` shows in the operation whose step this is, from byte `offset` on. Throws std::runtime_error
+  // if its process has ended, or has left what is under way.
+  void read_shown(int64_t rank, int64_t offset, void* to, int64_t bytes) const;
 
   // `values`, which the operation keeps, stay as they are until it is done. `tag` distinguishes messages of the same
   // two ranks; those of one tag arrive in order. A message of up to 16 MiB is under way, and the operation done, as

@@ -53,9 +53,19 @@ class SharedMachine {
   // wait.
   void abandon();
   // Tells a process that something has changed which it may wait for.
-  void ring(int64_t rank) { bells_[rank].ring(); }
+  void ring(int64_t rank);
+
+  // Whether the system lets this process read the memory of all others. They have to be there.
+  bool can_read_others() const;
+  // All processes can, and are to do so from now on.
+  void read_directly() { reads_directly_ = true; }
+  bool reads_directly() const { return reads_directly_; }
+  // `from`: of the process of `rank`. Throws std::runtime_error if that has ended, or has abandoned what was under way:
+  // its memory may have changed while it was read.
+  void read(int64_t rank, const char* from, void* to, int64_t bytes) const;
 
  private:
+  struct Place;
   void advance_all();
   // Until the bell rings; not long where nobody rings. False: nobody did.
   bool listen(uint32_t heard);
@@ -63,8 +73,8 @@ class SharedMachine {
 
   SharedMemory memory_;
   int64_t rank_, size_;
-  Bell* bells_;
-  bool spins_;
+  Place* places_;  // of each rank, in shared memory
+  bool spins_, reads_directly_ = false;
   std::mutex mutex_;
   std::list<std::shared_ptr<SharedOperation>> pending_;  // in the order of their start
   bool is_abandoned_ = false;
