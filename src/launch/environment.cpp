@@ -358,7 +358,7 @@ RankEnvironment detect_environment(const Variables& variables, const RankFlags& 
   if (place.master_address.empty()) place.master_address = master_address(env, claim);
   place.master_port = flags.master_port ? static_cast<int>(*flags.master_port) : master_port(env, claim);
   const bool at_loopback = internal::is_loopback(place.master_address);
-  place.one_machine = at_loopback || claim.local_world_size == claim.world_size;
+  place.one_machine = claim.local_world_size ? claim.local_world_size == claim.world_size : at_loopback;
   complete_local_ranks(claim, at_loopback);
   check_range(claim);
   place.local_rank = *claim.local_rank, place.local_world_size = *claim.local_world_size;

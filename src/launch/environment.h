@@ -38,7 +38,7 @@ struct RankEnvironment {
   LaunchKind kind = LaunchKind::kSingle;
   int64_t rank = 0, world_size = 1;
   int64_t local_rank = 0, local_world_size = 1;  // by hand on several machines: of those that are known of
-  bool one_machine = true;  // all ranks are on this one: the launcher says so, or they meet at its loopback address
+  bool one_machine = true;  // all ranks are on this one: what starts them says so, or else their loopback address
   std::optional<int64_t> node_rank;
   std::string master_address = "127.0.0.1";  // host name or address of rank 0
   int master_port = 0;                       // 0: a free one (a single process)

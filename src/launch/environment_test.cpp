@@ -226,6 +226,7 @@ TEST(Environment, OneMachineIsWhatIsSaidNotWhatIsGuessed) {
   EXPECT_FALSE(is_one({{"RANK", "0"}, {"MASTER_ADDR", "n07"}, {"LOCAL_RANK", "0"}}));
   EXPECT_FALSE(is_one({{"RANK", "1"}, {"MASTER_ADDR", "n07"}, {"LOCAL_RANK", "1"}})) << "nobody says how many";
   EXPECT_FALSE(is_one({{"RANK", "1"}, {"MASTER_ADDR", "n07"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}}));
+  EXPECT_FALSE(is_one({{"RANK", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}})) << "through a tunnel";
   EXPECT_FALSE(detect_environment(slurm_variables()).one_machine);
   EXPECT_TRUE(detect_environment(Variables{}).one_machine) << "a single process";
 }
