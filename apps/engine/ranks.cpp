@@ -24,6 +24,7 @@ dist::Grid meet(const launch::RankEnvironment& place, const std::function<bool()
       *options.store,
       {.rank = place.rank, .num_ranks = place.world_size, .timeout = options.backend.timeout, .stopped = stopped});
   options.backend.one_machine = place.one_machine;
+  options.backend.have_parent = place.has_launcher();
   dist::Grid grid = dist::make_grid({.tensor = place.world_size}, place.rank, options);
   if (grid.transport != "shared memory") grid.tensor = dist::adding_in_order(grid.tensor);
   return grid;

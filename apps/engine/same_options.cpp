@@ -13,8 +13,9 @@ namespace {
 
 using Values = std::map<std::string, std::string>;
 
-Values values_of(const OptionTable& table) {
-  Values values;
+// And whether all ranks are on one machine, without which they would meet in different ways.
+Values values_of(const OptionTable& table, const launch::RankEnvironment& place) {
+  Values values = {{"ranks on one machine (LOCAL_WORLD_SIZE, MASTER_ADDR)", place.one_machine ? "all" : "not all"}};
   for (const auto& option : table.options()) {
     const bool is_text = option->kind() == OptionKind::kText && option->legal_values().empty();
     const bool may_differ = option->resume_rule() == ResumeRule::kFree &&
@@ -30,7 +31,7 @@ std::string in_words(const std::string& value) { return value.empty() ? "not giv
 
 void check_same_options(const OptionTable& table, const launch::RankEnvironment& place, c10d::Store& store) {
   const std::string key = concat("options/", place.restart_count);
-  const Values own = values_of(table);
+  const Values own = values_of(table, place);
   if (place.rank == 0) {
     const std::string text = nlohmann::json(own).dump();
     store.set(key, std::vector<uint8_t>(text.begin(), text.end()));

@@ -119,6 +119,7 @@ dist::Grid make_grid(const config::RunConfig& config, const OptionTable& table, 
   options.shared_stages = config::shared_stages(config);
   options.backend.timeout = timeout;
   options.backend.one_machine = place.one_machine;
+  options.backend.have_parent = place.has_launcher();
   options.backend.shared_memory = config.parallel.distributed_backend != config::DistributedBackend::kGloo;
   return dist::make_grid(config.grid, place.rank, options);
 }
@@ -173,7 +174,7 @@ int train_family(const config::Family& family, const Words& arguments, const Sto
   acknowledge_signals(place.rank == 0);
   config::RunConfig config;
   if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
-  config.is_on_one_machine = place.one_machine;
+  config.stays_on_one_machine = place.one_machine && !place.machines_may_change;
   OptionTable table(concat("espalier train ", family.name), "");
   table.say_notes(false);  // espalier has said them
   Problems problems;

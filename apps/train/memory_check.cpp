@@ -1,7 +1,6 @@
 #include "apps/train/memory_check.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include "base/cpu_isa.h"
@@ -80,7 +79,7 @@ std::optional<Need> need_with(Words arguments, const std::string& flags, const c
   config::RunConfig& config = options.config;
   OptionTable& table = options.table;
   config.num_ranks = run.num_ranks;
-  config.is_on_one_machine = run.is_on_one_machine;
+  config.stays_on_one_machine = run.stays_on_one_machine;
   Problems problems;
   try {
     if (!table.parse(arguments, problems)) return std::nullopt;
@@ -113,11 +112,6 @@ Words candidates(const config::RunConfig& config) {
   return list;
 }
 
-bool goes_to_gpu(const config::RunConfig& config) {
-  if (config.parallel.device != config::Device::kAuto) return config.parallel.device == config::Device::kCuda;
-  return std::filesystem::exists("/dev/nvidiactl");
-}
-
 // Whether ranks on other machines hold the same state as this one: they have copies of it without being sent any.
 // Replicas are numbered upwards, and so are machines.
 bool has_replica_elsewhere(const config::RunConfig& config, int64_t rank, int64_t ranks_of_machine) {
@@ -147,7 +141,7 @@ double copies_in_memory(const config::RunConfig& config, const plan::StageMemory
 
 std::string lack_of_memory(const Words& arguments, const config::RunConfig& config,
                            const launch::RankEnvironment& place) {
-  if (goes_to_gpu(config) || config.vocabulary.size == 0) return "";
+  if (config::may_go_to_gpu(config) || config.vocabulary.size == 0) return "";
   const int64_t here = std::min(place.local_world_size, config.grid.num_ranks());
   const Need need = need_of_machine(config, here);
   const launch::MachineMemory machine = launch::machine_memory();

@@ -220,7 +220,7 @@ int train_family(const config::Family& family, const std::vector<std::string>& a
   config::RunConfig config;
   const launch::RankEnvironment place = launch::detect_environment();
   if (place.kind != launch::LaunchKind::kSingle) config.num_ranks = place.world_size;
-  config.is_on_one_machine = place.one_machine;
+  config.stays_on_one_machine = place.one_machine && !place.machines_may_change;
   OptionTable table(concat("espalier train ", family.name), family.summary);
   if (arguments.size() == 2 && arguments[1] == "--help-markdown") return print_markdown(family);
   table.say_notes(place.rank == 0);

@@ -214,8 +214,9 @@ def print_fastest(name, rows):
     others = [row for row in rows if row["peer"] != "espalier"]
     if others and len(others) < len(rows):
         mine, best = max((row for row in rows if row["peer"] == "espalier"), key=rate), max(others, key=rate)
+        memory = f"; memory {mine['peak_mib'] / best['peak_mib']:.2f} of its" if best["peak_mib"] else ""
         print(f"  {name}: espalier {mine['precision']} is {rate(mine) / rate(best):.2f} times as fast as the fastest peer,"
-              f" {best['peer']} {best['precision']}; memory {mine['peak_mib'] / best['peak_mib']:.2f} of its")
+              f" {best['peer']} {best['precision']}{memory}")
 
 
 def print_training(part, limits):

@@ -104,8 +104,7 @@ void add_zero(OptionTable& table, ParallelConfig& parallel) {
       .minimum(0)
       .maximum(3)
       .default_text(
-          "0; 1 with --use-distributed-optimizer or --deepspeed, and for replicas on the CPUs of one machine without "
-          "--check-replicas")
+          "0; 1 with --use-distributed-optimizer or --deepspeed, and mostly for replicas on the CPUs of one machine")
       .on_resume(ResumeRule::kFree);
   add_zero_inert(table);
 }

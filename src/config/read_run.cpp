@@ -4,6 +4,7 @@
 #include "config/deepspeed_config.h"
 #include "config/run_config.h"
 #include "config/unused_options.h"
+#include "spec/optimizer.h"
 
 namespace espalier::config {
 
@@ -25,12 +26,20 @@ void name_recorded_options(const RunConfig& config, Problems& problems) {
 
 }  // namespace
 
+bool may_go_to_gpu(const RunConfig& config) {
+  if (config.parallel.device != Device::kAuto) return config.parallel.device == Device::kCuda;
+  std::error_code error;
+  return std::filesystem::exists("/dev/nvidiactl", error);
+}
+
 void choose_zero_stage(RunConfig& config, OptionTable& table, Problems& problems) {
   ParallelConfig& parallel = config.parallel;
   const bool has_replicas = config.num_ranks.value_or(1) >= 2 * config.grid.tensor * config.grid.pipeline;
-  if (!config.is_on_one_machine || !has_replicas || parallel.device == Device::kCuda) return;
+  if (!config.stays_on_one_machine || !has_replicas || may_go_to_gpu(config)) return;
   if (table.find("--zero-stage")->given() || parallel.use_distributed_optimizer || parallel.deepspeed) return;
-  if (parallel.check_replicas > 0) return;
+  if (parallel.check_replicas > 0 || table.find("--check-replicas-policy")->given()) return;
+  if (parallel.grad_reduce_in_bf16 || parallel.grad_reduce_type == GradReduceType::kBf16) return;
+  if (spec::optimizer_kind(config.optimizer.optimizer).leaves_others_to_adamw()) return;
   parallel.zero_stage_is_chosen = true;
   table.set("--zero-stage", "1", "replicas on one machine", problems);
 }

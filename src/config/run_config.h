@@ -207,7 +207,7 @@ struct RunConfig {
   spec::GridShape grid;  // data is resolved from num_ranks
   ParallelConfig parallel;
   std::optional<int64_t> num_ranks;      // not an option: the launcher's; tensor * context * pipeline when unset
-  bool is_on_one_machine = false;        // not an option either: all of these ranks are, for all that is known
+  bool stays_on_one_machine = false;     // not an option either: all of these ranks are, in this start and later ones
   bool plan_only = false;                // espalier plan: neither a learning rate nor a number of steps is asked for
   bool allow_memory_overcommit = false;  // start although the machine has less memory than the run needs
   bool validate_only = false;            // check everything, print the resolved options, start nothing
@@ -217,9 +217,13 @@ struct RunConfig {
 // instead), ours, and the family's. Defaults are upstream's.
 void add_options(const Family& family, OptionTable& table, RunConfig& config);
 
+// Whether --device, or a GPU in this machine, may take the run there.
+bool may_go_to_gpu(const RunConfig& config);
+
 // Of replicas on the CPUs of one machine: gives --zero-stage 1 where nothing asks for a stage. It exchanges no more
-// bytes than stage 0, and each update of the optimizer is made once. Not where --check-replicas N compares what they
-// hold: stage 0 is what lets it see all of the optimizer's state. Before resolve().
+// bytes than stage 0, and each update of the optimizer is made once. Not where that does not hold (matrix optimizers,
+// gradients that travel as bf16), where replica checks are asked for, which see all of the optimizer's state only under
+// stage 0, nor where the machines may change, whose copies in memory then fit any number of replicas. Before resolve().
 void choose_zero_stage(RunConfig& config, OptionTable& table, Problems& problems);
 
 // Derives what is not given and checks everything that needs no file; adds each problem with the nearest legal choice.
@@ -234,8 +238,8 @@ void check_files(const RunConfig& config, const OptionTable& table, Problems& pr
 void check_runnable(const RunConfig& config, const OptionTable& table, Problems& problems);
 
 // Parsing and all of the above, as train and its engine begin (check_runnable not with --validate-only). Returns false
-// when help was printed. The caller has set `config.num_ranks` and `config.is_on_one_machine` if a
-// launcher says so.
+// when help was printed. The caller has set `config.num_ranks` and `config.stays_on_one_machine`
+// if a launcher says so.
 bool read_run(const Family& family, const std::vector<std::string>& arguments, RunConfig& config, OptionTable& table,
               Problems& problems);
 

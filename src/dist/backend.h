@@ -23,6 +23,8 @@ struct BackendOptions {
   bool one_machine = false;                                      // all ranks are on this machine
   bool shared_memory = true;                                     // where they are; else Gloo
   bool reads_directly = true;  // ranks read each other's memory where the system permits it
+  // One process has started all ranks of this machine and outlives them: with Yama only then it is permitted.
+  bool have_parent = false;
 };
 
 // Called by all `size` ranks of the group; they meet in `store` (with a prefix of their own). A process starts
@@ -37,9 +39,9 @@ struct MachineMeeting {
   std::string trouble;                     // why not
 };
 
-// Called by all ranks of a run on one machine. `reads_directly`: where the system permits it to all of them.
+// Called by all ranks of a run on one machine.
 MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
-                               bool reads_directly = true);
+                               const BackendOptions& options = {});
 
 // Called by the `members` of the group (ranks of the run), of which this process is entry `rank`. Sums are taken in the
 // order of the ranks, of half-precision numbers in fp32; ranks that call different collectives get an error that says

@@ -124,7 +124,7 @@ Grid make_grid(const GridShape& shape, int64_t rank, const GridOptions& options)
   if (shape.num_ranks() == 1) return grid;
   MachineMeeting meeting;
   if (options.backend.one_machine && options.backend.shared_memory)
-    meeting = meet_on_machine(options.store, rank, shape.num_ranks(), options.backend.reads_directly);
+    meeting = meet_on_machine(options.store, rank, shape.num_ranks(), options.backend);
   grid.transport = meeting.machine            ? "shared memory"
                    : !meeting.trouble.empty() ? concat("Gloo (no shared memory: ", meeting.trouble, ")")
                                               : "Gloo";

@@ -52,6 +52,7 @@ void write_all(int descriptor, const std::string& text) {
     grid_options.backend.one_machine = true;
     grid_options.backend.shared_memory = options.shared_memory;
     grid_options.backend.reads_directly = options.reads_directly;
+    grid_options.backend.have_parent = true;
     grid_options.backend.timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1000));
     if (shape.num_ranks() > 1)
       grid_options.store = c10::make_intrusive<c10d::FileStore>(store_file, static_cast<int>(shape.num_ranks()));

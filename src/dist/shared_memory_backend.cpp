@@ -99,7 +99,7 @@ class SharedMemoryBackend : public c10d::Backend {
     char* const data = static_cast<char*>(values.mutable_data_ptr());
     if (values.nbytes() <= kSmallBytes) return all_reduce_small(values, combination);
     const Collective collective = described(OpType::ALLREDUCE, combination.name(), values);
-    if (group_->shows()) {
+    if (shows(values)) {
       const int64_t share = num_pieces(total, n);
       const auto step = [=, group = group_, keep = Tensors{values}](int64_t k) {
         const Range mine = piece(me, share, total);
@@ -151,7 +151,7 @@ class SharedMemoryBackend : public c10d::Backend {
     char* const to = static_cast<char*>(result.mutable_data_ptr());
     const char* const from = static_cast<const char*>(part.const_data_ptr());
     const Collective collective = described(OpType::_ALLGATHER_BASE, "", part);
-    if (group_->shows()) {
+    if (shows(part)) {
       const auto step = [=, group = group_, keep = Tensors{result, part}](int64_t k) {
         if (k == 0 && to + me * total != from) std::memcpy(to + me * total, from, static_cast<size_t>(total));
         if (k != 1) return;
@@ -182,7 +182,7 @@ class SharedMemoryBackend : public c10d::Backend {
     const char* const from = static_cast<const char*>(values.const_data_ptr());
     char* const to = static_cast<char*>(part.mutable_data_ptr());
     const Collective collective = described(OpType::_REDUCE_SCATTER_BASE, combination.name(), values);
-    if (group_->shows()) {
+    if (shows(values)) {
       const auto step = [=, group = group_, keep = Tensors{part, values}](int64_t k) {
         if (k == 1) combine_shown(*group, combination, from + me * total * width, to, {me * total, total}, width);
       };
@@ -262,8 +262,12 @@ class SharedMemoryBackend : public c10d::Backend {
   }
 
  private:
-  // Of so few bytes every rank takes all and combines them itself, one step less.
+  // So few bytes go through an area: reading others takes a step more. In an all-reduce every rank takes all of them
+  // and combines them itself, one step less.
   static constexpr size_t kSmallBytes = 32 << 10;
+  bool shows(const at::Tensor& values) const {
+    return group_->machine().reads_directly() && values.nbytes() > kSmallBytes;
+  }
 
   class Work : public c10d::Work {
    public:
@@ -333,7 +337,7 @@ class SharedMemoryBackend : public c10d::Backend {
 }  // namespace
 
 MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size,
-                               bool reads_directly) {
+                               const BackendOptions& options) {
   const auto key = [](const char* what, int64_t number) { return concat("machine/", what, "/", number); };
   const auto get = [&](const std::string& name) { return store_text(store->get(name)); };
   // The first rank offers the memory, the others try to open it, the first says whether all could.
@@ -359,13 +363,13 @@ MachineMeeting meet_on_machine(const c10::intrusive_ptr<c10d::Store>& store, int
     trouble = get(key("verdict", 0));
   }
   if (!trouble.empty()) return {nullptr, trouble};
-  auto machine = std::make_shared<SharedMachine>(std::move(memory), rank, size);
+  auto machine = std::make_shared<SharedMachine>(std::move(memory), rank, size, options.have_parent);
   // A rank that has not claimed its place looks as if it had ended.
   const int64_t claimed = store->add("machine/claimed", 1);
   if (claimed == size) store->set(key("complete", 0), store_bytes("yes"));
   store->get(key("complete", 0));
   // The same way for all: the last to have tried says which.
-  if (reads_directly && machine->can_read_others()) store->add("machine/readers", 1);
+  if (options.reads_directly && machine->can_read_others()) store->add("machine/readers", 1);
   if (store->add("machine/tried", 1) == size)
     store->set(key("reads", 0), store_bytes(store->add("machine/readers", 0) == size ? "yes" : "no"));
   if (get(key("reads", 0)) == "yes") machine->read_directly();

@@ -363,6 +363,7 @@ RankEnvironment detect_environment(const Variables& variables, const RankFlags& 
   check_range(claim);
   place.local_rank = *claim.local_rank, place.local_world_size = *claim.local_world_size;
   place.node_rank = claim.node_rank;
+  place.machines_may_change = claim.kind == LaunchKind::kEspalier && env.text(kMachinesMayChangeVariable).has_value();
   place.launcher_store = claim.kind == LaunchKind::kEspalier;
   place.foreign_store = claim.kind == LaunchKind::kTorchrun && env.truth("TORCHELASTIC_USE_AGENT_STORE");
   place.restart_count = env.number("TORCHELASTIC_RESTART_COUNT").value_or(0);

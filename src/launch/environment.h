@@ -35,10 +35,15 @@ enum class LaunchKind {
 std::string to_string(LaunchKind kind);
 
 struct RankEnvironment {
+  // One process on each machine has started its ranks, and outlives them.
+  bool has_launcher() const {
+    return kind != LaunchKind::kSingle && kind != LaunchKind::kFlags && kind != LaunchKind::kByHand;
+  }
   LaunchKind kind = LaunchKind::kSingle;
   int64_t rank = 0, world_size = 1;
   int64_t local_rank = 0, local_world_size = 1;  // by hand on several machines: of those that are known of
   bool one_machine = true;  // all ranks are on this one: what starts them says so, or else their loopback address
+  bool machines_may_change = false;  // between starts: espalier launch --nnodes MIN:MAX
   std::optional<int64_t> node_rank;
   std::string master_address = "127.0.0.1";  // host name or address of rank 0
   int master_port = 0;                       // 0: a free one (a single process)
@@ -71,6 +76,7 @@ RankEnvironment detect_environment(const RankFlags& flags = {});
 // UserError where the variable holds anything else.
 using SteadyTime = std::chrono::steady_clock::time_point;
 inline constexpr const char* kLaunchedAtVariable = "ESPALIER_LAUNCHED_AT";
+inline constexpr const char* kMachinesMayChangeVariable = "ESPALIER_MACHINES_MAY_CHANGE";
 std::string launched_at_text(SteadyTime time);
 std::optional<SteadyTime> launched_at(const Variables& variables = process_variables());
 

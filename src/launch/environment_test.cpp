@@ -229,6 +229,17 @@ TEST(Environment, OneMachineIsWhatIsSaidNotWhatIsGuessed) {
   EXPECT_FALSE(is_one({{"RANK", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}})) << "through a tunnel";
   EXPECT_FALSE(detect_environment(slurm_variables()).one_machine);
   EXPECT_TRUE(detect_environment(Variables{}).one_machine) << "a single process";
+  EXPECT_TRUE(detect_environment(slurm_variables()).has_launcher());
+  EXPECT_FALSE(detect_environment(Variables{{"RANK", "1"}, {"WORLD_SIZE", "2"}}).has_launcher());
+}
+
+TEST(Environment, MachinesMayChangeWhereTheLauncherSaysSo) {
+  Variables variables = {{"ESPALIER_LAUNCH", "1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}};
+  EXPECT_FALSE(detect_environment(variables).machines_may_change);
+  variables[kMachinesMayChangeVariable] = "1";
+  EXPECT_TRUE(detect_environment(variables).machines_may_change);
+  variables.erase("ESPALIER_LAUNCH");
+  EXPECT_FALSE(detect_environment(variables).machines_may_change) << "of a launcher around this one";
 }
 
 TEST(Environment, RanksByHandOnOneMachineAreCompleted) {

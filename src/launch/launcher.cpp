@@ -212,6 +212,7 @@ class LocalSite : public LaunchSite {
     if (program_.is_ours) {
       variables["ESPALIER_LAUNCH"] = "1";
       variables[kLaunchedAtVariable] = launched_at_text(start_);
+      if (options_.min_nodes < options_.max_nodes) variables[kMachinesMayChangeVariable] = "1";
       variables[kWhereaboutsVariable] = board.variable(local_rank);
       variables[kSecretVariable] = secret_;
       if (snapshots_) variables[kSnapshotsVariable] = snapshots_->variable(local_rank);

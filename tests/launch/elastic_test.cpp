@@ -64,11 +64,12 @@ class Elastic : public testing::Test {
            more;
   }
   // The first hosts the rendezvous store. Their ranks are in the order of the names.
-  std::unique_ptr<Machine> machine(const std::string& name, const Words& launch, const Words& run) const {
+  std::unique_ptr<Machine> machine(const std::string& name, const Words& launch, const Words& run,
+                                   const std::string& num_ranks = "1") const {
     return std::make_unique<Machine>(
         folder_ / (name + ".log"),
         Words{"--rdzv-backend", "c10d", "--rdzv-endpoint", concat("127.0.0.1:", port_), "--rdzv-id", "elastic",
-              "--local-addr", name, "--nproc-per-node", "1", "--shutdown-timeout", "10"} +
+              "--local-addr", name, "--nproc-per-node", num_ranks, "--shutdown-timeout", "10"} +
             launch + run);
   }
   size_t steps() const { return num_records(folder_ / "elastic"); }
@@ -207,6 +208,27 @@ TEST_F(Elastic, ReplicasGoOnFromTheCopiesInMemoryWhateverTheirNumber) {
   }
   expect_in_order(alpha->said(), {"starting 3 ranks on 3 machines", "starting 2 ranks again on 2 machines", from_memory,
                                   "starting 3 ranks again on 3 machines", from_memory});
+  expect_equal(training("straight", 12, flags));
+}
+
+// What is left is one machine, whose replicas would divide the optimizer's work if that were all there ever was.
+TEST_F(Elastic, ReplicasOfTheLastMachineGoOnFromTheCopiesToo) {
+  const Words range = {"--nnodes", "1:2", "--rdzv-conf", "last_call_timeout=3"};
+  const Words flags = {"--save-interval", "1000000", "--canonical-reduction"};
+  const Words run = training("elastic", 12, flags + Words{"--non-persistent-save-interval", "1"});
+  const auto alpha = machine("alpha", range, run, "2");
+  ASSERT_TRUE(wait_until(20, [&] { return alpha->hosts_store(port_); })) << alpha->said();
+  const auto beta = machine("beta", range, run, "2");
+  ASSERT_TRUE(makes_steps(8)) << alpha->said();
+  beta->end(SIGKILL);
+  const std::string from_memory = "going on from the copy of the state at iteration ";
+  ASSERT_TRUE(wait_until(60, [&] { return alpha->num_said(from_memory) == 1; })) << alpha->said();
+  ASSERT_TRUE(makes_steps(8)) << alpha->said();
+  alpha->send(SIGTERM);
+  ASSERT_TRUE(wait_until(60, [&] { return !alpha->runs(); })) << alpha->said();
+  EXPECT_EQ(alpha->exit_code(), 0) << alpha->said();
+  expect_in_order(alpha->said(),
+                  {"starting 4 ranks on 2 machines", "starting 2 ranks again on 1 machine", from_memory});
   expect_equal(training("straight", 12, flags));
 }
 

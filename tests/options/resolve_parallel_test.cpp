@@ -1,6 +1,8 @@
 // What the options of parallel training mean, and what is refused with the nearest layout that works.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/format.h"
 #include "config/run_config.h"
 #include "plan/partition.h"
@@ -80,13 +82,14 @@ TEST(ParallelOptions, ZeroStageIsReadAsDeepSpeedReadsIt) {
 // Replicas on the CPUs of one machine divide the optimizer's work where nothing is said.
 TEST(ParallelOptions, ZeroStageIsChosenForReplicasOnOneMachine) {
   struct Chosen : RunOptions {
-    explicit Chosen(const std::string& flags, int64_t num_ranks, bool is_on_one_machine = true)
+    explicit Chosen(const std::string& flags, int64_t num_ranks, bool stays_on_one_machine = true)
         : RunOptions(families::gpt_family()) {
       Problems problems;
       config.num_ranks = num_ranks;
-      config.is_on_one_machine = is_on_one_machine;
+      config.stays_on_one_machine = stays_on_one_machine;
       table.parse(split_blanks("--num-layers 12 --hidden-size 48 --num-attention-heads 12 --seq-length 36 "
-                               "--max-position-embeddings 36 --lr 1e-3 --train-iters 10 --micro-batch-size 1 " +
+                               "--max-position-embeddings 36 --lr 1e-3 --train-iters 10 --micro-batch-size 1 "
+                               "--device cpu " +
                                flags),
                   problems);
       choose_zero_stage(config, table, problems);
@@ -109,7 +112,13 @@ TEST(ParallelOptions, ZeroStageIsChosenForReplicasOnOneMachine) {
   EXPECT_EQ(Chosen("", 1).stage(), 0);
   EXPECT_EQ(Chosen(kTp + "2 " + kPp + "2", 4).stage(), 0) << "one replica";
   EXPECT_EQ(Chosen("--device cuda", 2).stage(), 0);
+  EXPECT_EQ(Chosen("--device auto", 2).stage(), std::filesystem::exists("/dev/nvidiactl") ? 0 : 1);
   EXPECT_EQ(Chosen("--check-replicas 10", 2).stage(), 0);
+  EXPECT_EQ(Chosen("--check-replicas-policy repair", 2).stage(), 0);
+  EXPECT_EQ(Chosen("--grad-reduce-type bf16", 2).stage(), 0);
+  EXPECT_EQ(Chosen("--grad-reduce-in-bf16", 2).stage(), 0);
+  EXPECT_EQ(Chosen("--optimizer muon", 2).stage(), 0) << "whose directions are exchanged besides";
+  EXPECT_EQ(Chosen("--optimizer lion", 2).stage(), 1);
   for (const std::string flags : {"--zero-stage 0", "--zero-stage 2", "--use-distributed-optimizer", "--deepspeed"})
     EXPECT_FALSE(Chosen(flags, 2).says_why()) << flags;
   EXPECT_EQ(Chosen("--zero-stage 0", 2).stage(), 0);

@@ -96,7 +96,8 @@ class SharedGroup::Steps : public SharedOperation {
     while (next_ < num_steps_ && group_->finished_->value.load(std::memory_order_acquire) >= size * (first_ + next_)) {
       if (next_ == 0) announce();
       if (next_ == 1) compare();
-      step_(next_++);
+      step_(next_);  // which counts once it has run
+      ++next_;
       // The last rank wakes the others.
       if (group_->finished_->value.fetch_add(1, std::memory_order_acq_rel) + 1 == size * (first_ + next_))
         for (int64_t other = 0; other < size; ++other)

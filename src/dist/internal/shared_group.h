@@ -41,7 +41,6 @@ class SharedGroup : public std::enable_shared_from_this<SharedGroup> {
   // a step nobody writes in it.
   Operation start_steps(const std::string& name, int64_t bytes, int64_t num_steps, std::function<void(int64_t k)> step,
                         const void* shown = nullptr);
-  bool shows() const { return machine_->reads_directly(); }
   // Of what member `rank` shows in the operation whose step this is, from byte `offset` on. Throws std::runtime_error
   // if its process has ended, or has left what is under way.
   void read_shown(int64_t rank, int64_t offset, void* to, int64_t bytes) const;

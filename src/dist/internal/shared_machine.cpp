@@ -40,7 +40,7 @@ struct SharedMachine::Place {
 
 size_t SharedMachine::bytes_needed(int64_t size) { return static_cast<size_t>(size) * sizeof(Place); }
 
-SharedMachine::SharedMachine(SharedMemory memory, int64_t rank, int64_t size)
+SharedMachine::SharedMachine(SharedMemory memory, int64_t rank, int64_t size, bool have_parent)
     : memory_(std::move(memory)),
       rank_(rank),
       size_(size),
@@ -48,9 +48,7 @@ SharedMachine::SharedMachine(SharedMemory memory, int64_t rank, int64_t size)
       // Where processes share cores, the one that spins keeps the other from coming.
       spins_(size <= ::sysconf(_SC_NPROCESSORS_ONLN)) {
   memory_.claim(rank);
-  // Yama lets only ancestors read a process that names nobody else: the others have the same parent, whose descendants
-  // this lets in. An error where there is no Yama.
-  ::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);
+  if (have_parent) ::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);  // an error where there is no Yama
   places_[rank].address = reinterpret_cast<const char*>(&places_[rank].process);
   places_[rank].process = ::getpid();
 }
@@ -59,6 +57,7 @@ void SharedMachine::ring(int64_t rank) { places_[rank].bell.ring(); }
 
 bool SharedMachine::can_read_others() const {
   for (int64_t rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
     pid_t found = 0;
     try {
       read(rank, places_[rank].address, &found, sizeof found);
@@ -84,56 +83,69 @@ void SharedMachine::read(int64_t rank, const char* from, void* to, int64_t bytes
     }
     done += count;
   }
-  // Whoever leaves says so before its memory changes.
+  // Whoever leaves says so before its memory changes. The number of one that has ended may be another's.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (place.has_left) throw std::runtime_error(concat("rank ", rank, " has left the exchange"));
+  if (!memory_.is_claimed_by_another(rank))
+    throw std::runtime_error(concat("the process of rank ", rank, " has ended"));
+}
+
+// Peers would wait for what this process will not do any more.
+template <class Function>
+auto SharedMachine::or_abandon(const Function& function) {
+  try {
+    return function();
+  } catch (...) {
+    abandon();
+    throw;
+  }
 }
 
 void SharedMachine::start(const std::shared_ptr<SharedOperation>& operation) {
-  const std::lock_guard lock(mutex_);
-  if (is_abandoned_) throw std::runtime_error("an exchange before has failed");
-  pending_.push_back(operation);
-  advance_all();
+  or_abandon([&] {
+    const std::lock_guard lock(mutex_);
+    if (is_abandoned_) throw std::runtime_error("an exchange before has failed");
+    pending_.push_back(operation);
+    advance_all();
+  });
 }
 
 bool SharedMachine::is_done(const SharedOperation& operation) {
-  const std::lock_guard lock(mutex_);
-  advance_all();
-  return operation.done_;
+  return or_abandon([&] {
+    const std::lock_guard lock(mutex_);
+    advance_all();
+    return operation.done_;
+  });
 }
 
 void SharedMachine::wait(const SharedOperation& operation, std::chrono::milliseconds timeout) {
   const Clock::time_point end = Clock::now() + timeout;
-  std::unique_lock lock(mutex_);
-  while (true) {
-    const uint32_t heard = places_[rank_].bell.heard();
-    advance_all();
-    if (operation.done_) return;
-    lock.unlock();
-    const bool rang = listen(heard);
-    lock.lock();
-    if (rang) continue;
-    const std::optional<int64_t> ended = ended_peer(operation);
-    // A process that has ended may have done its part before: what it gave is there.
-    advance_all();
-    if (operation.done_) return;
-    std::string trouble;
-    if (ended)
-      trouble = concat("the process of rank ", *ended, " has ended");
-    else if (is_abandoned_)
-      trouble = "an exchange before has failed";
-    else if (Clock::now() >= end)
-      trouble = concat("nothing came within ", timeout.count() / 1000.0, " s");
-    if (trouble.empty()) continue;
-    lock.unlock();
-    abandon();
-    throw std::runtime_error(trouble);
-  }
+  or_abandon([&] {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      const uint32_t heard = places_[rank_].bell.heard();
+      advance_all();
+      if (operation.done_) return;
+      lock.unlock();
+      const bool rang = listen(heard);
+      lock.lock();
+      const std::string lost = lost_peer(operation, /*looks_for_processes=*/!rang);
+      if (rang && lost.empty()) continue;
+      // Who is lost may have done its part before: what it gave is there.
+      advance_all();
+      if (operation.done_) return;
+      if (!lost.empty()) throw std::runtime_error(lost);
+      if (is_abandoned_) throw std::runtime_error("an exchange before has failed");
+      if (Clock::now() >= end) throw std::runtime_error(concat("nothing came within ", timeout.count() / 1000.0, " s"));
+    }
+  });
 }
 
 void SharedMachine::abandon() {
   places_[rank_].has_left = true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (int64_t other = 0; other < size_; ++other)
+    if (other != rank_) ring(other);
   std::list<std::shared_ptr<SharedOperation>> given_up;  // with their groups, and perhaps this, not under the lock
   const std::lock_guard lock(mutex_);
   is_abandoned_ = true;
@@ -160,10 +172,14 @@ bool SharedMachine::listen(uint32_t heard) {
   return bell.heard() != heard;
 }
 
-std::optional<int64_t> SharedMachine::ended_peer(const SharedOperation& operation) const {
-  for (const int64_t peer : operation.peers_)
-    if (peer != rank_ && !memory_.is_claimed_by_another(peer)) return peer;
-  return std::nullopt;
+std::string SharedMachine::lost_peer(const SharedOperation& operation, bool looks_for_processes) const {
+  for (const int64_t peer : operation.peers_) {
+    if (peer == rank_) continue;
+    if (looks_for_processes && !memory_.is_claimed_by_another(peer))
+      return concat("the process of rank ", peer, " has ended");
+    if (places_[peer].has_left) return concat("rank ", peer, " has left the exchange");
+  }
+  return "";
 }
 
 }  // namespace espalier::dist

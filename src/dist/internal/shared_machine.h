@@ -10,7 +10,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "dist/internal/shared_memory.h"
@@ -37,20 +37,21 @@ class SharedOperation {
 class SharedMachine {
  public:
   static size_t bytes_needed(int64_t size);
-  // `memory`: of bytes_needed(size), the same for all `size` processes.
-  SharedMachine(SharedMemory memory, int64_t rank, int64_t size);
+  // `memory`: of bytes_needed(size), the same for all `size` processes. `have_parent`: one process has started all of
+  // them and outlives them; then Yama, which otherwise lets only ancestors read, is told to let its descendants in.
+  SharedMachine(SharedMemory memory, int64_t rank, int64_t size, bool have_parent = false);
 
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
 
   // Runs it as far as it goes.
   void start(const std::shared_ptr<SharedOperation>& operation);
-  // Throws std::runtime_error when a peer's process has ended before it did its part or `timeout` has passed. Nothing
-  // that was under way is carried on then.
+  // Throws std::runtime_error when a peer has ended or left before it did its part or `timeout` has passed. Nothing
+  // that was under way is carried on then, nor after any other exception of these three.
   void wait(const SharedOperation& operation, std::chrono::milliseconds timeout);
   bool is_done(const SharedOperation& operation);
-  // What is under way keeps its group, and this: it would not let go of its claim, for which others of the machine
-  // wait.
+  // Leaves what is under way, and says so to the others. It would keep its group, and this: it would not let go of its
+  // claim, for which others of the machine wait.
   void abandon();
   // Tells a process that something has changed which it may wait for.
   void ring(int64_t rank);
@@ -69,7 +70,10 @@ class SharedMachine {
   void advance_all();
   // Until the bell rings; not long where nobody rings. False: nobody did.
   bool listen(uint32_t heard);
-  std::optional<int64_t> ended_peer(const SharedOperation& operation) const;
+  template <class Function>
+  auto or_abandon(const Function& function);
+  // In words; empty: none. `looks_for_processes`: at some cost, for those that have ended and could not say so.
+  std::string lost_peer(const SharedOperation& operation, bool looks_for_processes) const;
 
   SharedMemory memory_;
   int64_t rank_, size_;
