@@ -13,15 +13,17 @@ namespace {
 
 using Values = std::map<std::string, std::string>;
 
-// And whether all ranks are on one machine, without which they would meet in different ways.
 Values values_of(const OptionTable& table, const launch::RankEnvironment& place) {
-  Values values = {{"ranks on one machine (LOCAL_WORLD_SIZE, MASTER_ADDR)", place.one_machine ? "all" : "not all"}};
+  Values values;
   for (const auto& option : table.options()) {
     const bool is_text = option->kind() == OptionKind::kText && option->legal_values().empty();
     const bool may_differ = option->resume_rule() == ResumeRule::kFree &&
                             (is_text || option->name() == "--num-threads" || option->name() == "--local-rank");
     if (option->effect() == OptionEffect::kUsed && !may_differ) values[option->name()] = join(option->values(), " ");
   }
+  // They would meet in different ways.
+  if (values["--distributed-backend"] != "gloo")
+    values["ranks on one machine (by LOCAL_WORLD_SIZE or MASTER_ADDR)"] = place.one_machine ? "all" : "not all";
   return values;
 }
 

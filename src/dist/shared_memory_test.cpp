@@ -228,8 +228,7 @@ TEST(SharedMemory, RanksThatCallDifferentThingsAreTold) {
 }
 
 // Rank 1 runs `other` in a process of its own and leaves; what rank 0's barrier, in another, throws.
-std::string barrier_beside(const std::function<void(SharedMachine& machine)>& other,
-                           std::chrono::milliseconds timeout) {
+std::string barrier_beside(const std::function<void()>& other, std::chrono::milliseconds timeout) {
   const std::string file = ::testing::TempDir() + "shared-memory-store" + std::to_string(getpid());
   unlink(file.c_str());
   int ends[2];
@@ -240,7 +239,7 @@ std::string barrier_beside(const std::function<void(SharedMachine& machine)>& ot
       const auto machine = meet_on_machine(store, rank, 2).machine;
       const auto backend = make_shared_memory(store, machine, {0, 1}, rank, {.timeout = timeout});
       if (rank == 1) {
-        other(*machine);
+        other();
         _exit(0);
       }
       std::string text = "nothing was thrown";
@@ -263,13 +262,9 @@ std::string barrier_beside(const std::function<void(SharedMachine& machine)>& ot
 }
 
 TEST(SharedMemory, AProcessThatEndsIsNamedByThoseWhoWaitForIt) {
-  using std::chrono::minutes, std::chrono::seconds;
-  EXPECT_EQ(barrier_beside([](SharedMachine&) {}, minutes(1)), "the process of rank 1 has ended");
-  EXPECT_EQ(barrier_beside([](SharedMachine&) { kill(getpid(), SIGKILL); }, minutes(1)),
-            "the process of rank 1 has ended");
-  // One that goes on, but not with this.
-  const auto leave = [](SharedMachine& machine) { machine.abandon(), std::this_thread::sleep_for(seconds(1)); };
-  EXPECT_EQ(barrier_beside(leave, minutes(1)), "rank 1 has left the exchange");
+  using std::chrono::minutes;
+  EXPECT_EQ(barrier_beside([] {}, minutes(1)), "the process of rank 1 has ended");
+  EXPECT_EQ(barrier_beside([] { kill(getpid(), SIGKILL); }, minutes(1)), "the process of rank 1 has ended");
 }
 
 // Rank 1 shows 3 MiB of ones, tells rank 0 where, does `then` and waits to be killed; what rank 0's reading says.
@@ -322,7 +317,7 @@ TEST(SharedMemory, WhatOthersShowIsReadUntilTheyLeaveOrEnd) {
 }
 
 TEST(SharedMemory, WaitingEnds) {
-  const auto sleep = [](SharedMachine&) { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); };
+  const auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); };
   EXPECT_EQ(barrier_beside(sleep, std::chrono::milliseconds(300)), "nothing came within 0.3 s");
 }
 

@@ -212,6 +212,7 @@ class LocalSite : public LaunchSite {
     if (program_.is_ours) {
       variables["ESPALIER_LAUNCH"] = "1";
       variables[kLaunchedAtVariable] = launched_at_text(start_);
+      variables.erase(kMachinesMayChangeVariable);  // of a launcher around this one
       if (options_.min_nodes < options_.max_nodes) variables[kMachinesMayChangeVariable] = "1";
       variables[kWhereaboutsVariable] = board.variable(local_rank);
       variables[kSecretVariable] = secret_;

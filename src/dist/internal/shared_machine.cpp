@@ -90,7 +90,7 @@ void SharedMachine::read(int64_t rank, const char* from, void* to, int64_t bytes
     throw std::runtime_error(concat("the process of rank ", rank, " has ended"));
 }
 
-// Peers would wait for what this process will not do any more.
+// What is left of an operation that has thrown must not run.
 template <class Function>
 auto SharedMachine::or_abandon(const Function& function) {
   try {
@@ -129,12 +129,12 @@ void SharedMachine::wait(const SharedOperation& operation, std::chrono::millisec
       lock.unlock();
       const bool rang = listen(heard);
       lock.lock();
-      const std::string lost = lost_peer(operation, /*looks_for_processes=*/!rang);
-      if (rang && lost.empty()) continue;
-      // Who is lost may have done its part before: what it gave is there.
+      if (rang) continue;
+      const std::optional<int64_t> ended = ended_peer(operation);
+      // A process that has ended may have done its part before: what it gave is there.
       advance_all();
       if (operation.done_) return;
-      if (!lost.empty()) throw std::runtime_error(lost);
+      if (ended) throw std::runtime_error(concat("the process of rank ", *ended, " has ended"));
       if (is_abandoned_) throw std::runtime_error("an exchange before has failed");
       if (Clock::now() >= end) throw std::runtime_error(concat("nothing came within ", timeout.count() / 1000.0, " s"));
     }
@@ -144,8 +144,6 @@ void SharedMachine::wait(const SharedOperation& operation, std::chrono::millisec
 void SharedMachine::abandon() {
   places_[rank_].has_left = true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (int64_t other = 0; other < size_; ++other)
-    if (other != rank_) ring(other);
   std::list<std::shared_ptr<SharedOperation>> given_up;  // with their groups, and perhaps this, not under the lock
   const std::lock_guard lock(mutex_);
   is_abandoned_ = true;
@@ -172,14 +170,10 @@ bool SharedMachine::listen(uint32_t heard) {
   return bell.heard() != heard;
 }
 
-std::string SharedMachine::lost_peer(const SharedOperation& operation, bool looks_for_processes) const {
-  for (const int64_t peer : operation.peers_) {
-    if (peer == rank_) continue;
-    if (looks_for_processes && !memory_.is_claimed_by_another(peer))
-      return concat("the process of rank ", peer, " has ended");
-    if (places_[peer].has_left) return concat("rank ", peer, " has left the exchange");
-  }
-  return "";
+std::optional<int64_t> SharedMachine::ended_peer(const SharedOperation& operation) const {
+  for (const int64_t peer : operation.peers_)
+    if (peer != rank_ && !memory_.is_claimed_by_another(peer)) return peer;
+  return std::nullopt;
 }
 
 }  // namespace espalier::dist

@@ -10,7 +10,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "dist/internal/shared_memory.h"
@@ -46,12 +46,13 @@ class SharedMachine {
 
   // Runs it as far as it goes.
   void start(const std::shared_ptr<SharedOperation>& operation);
-  // Throws std::runtime_error when a peer has ended or left before it did its part or `timeout` has passed. Nothing
+  // Throws std::runtime_error when a peer's process has ended before it did its part or `timeout` has passed. Nothing
   // that was under way is carried on then, nor after any other exception of these three.
   void wait(const SharedOperation& operation, std::chrono::milliseconds timeout);
   bool is_done(const SharedOperation& operation);
-  // Leaves what is under way, and says so to the others. It would keep its group, and this: it would not let go of its
-  // claim, for which others of the machine wait.
+  // Leaves what is under way, and says so to those that read this process's memory. It would keep its group, and this:
+  // it would not let go of its claim, for which others of the machine wait. They are not woken by it: whoever knows why
+  // it leaves is to say so before they say that it has left.
   void abandon();
   // Tells a process that something has changed which it may wait for.
   void ring(int64_t rank);
@@ -72,8 +73,7 @@ class SharedMachine {
   bool listen(uint32_t heard);
   template <class Function>
   auto or_abandon(const Function& function);
-  // In words; empty: none. `looks_for_processes`: at some cost, for those that have ended and could not say so.
-  std::string lost_peer(const SharedOperation& operation, bool looks_for_processes) const;
+  std::optional<int64_t> ended_peer(const SharedOperation& operation) const;
 
   SharedMemory memory_;
   int64_t rank_, size_;
