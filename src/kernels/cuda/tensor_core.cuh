@@ -96,7 +96,8 @@ struct alignas(16) Bytes16 {
   uint32_t word[4];
 };
 __device__ inline Bytes16 read_16(const void* from) { return *static_cast<const Bytes16*>(from); }
-__device__ inline void write_16(void* to, const Bytes16& bytes) { *static_cast<Bytes16*>(to) = bytes; }
+// Of the device's memory.
+__device__ inline void write_16(void* to, const Bytes16& bytes) { store_bytes<16>(to, &bytes); }
 
 }  // namespace espalier::cuda
 #endif
