@@ -67,7 +67,7 @@ struct Head {
 
 template <class T, bool kWhole>
 __global__ void __launch_bounds__(kThreads) heads_forward_kernel(QkNormForward args, HeadLayout layout) {
-  const int64_t number = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / layout.lanes;
+  const int64_t number = int64_t{blockIdx.x} * (kThreads / layout.lanes) + threadIdx.x / layout.lanes;
   const Head<T, kWhole> at(layout, number, number < layout.rows * (layout.queries + 2));
   Pack<T> x[kHeadPacks];
   float squares = 0;
