@@ -1,9 +1,17 @@
 // Loading the CUDA plugin, on machines without a GPU as well: what is missing or does not fit is refused by name.
+#include <cxxabi.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <initializer_list>
+#include <memory>
+#include <regex>
+#include <set>
 #include <sstream>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "cuda/cuda.h"
@@ -98,25 +106,37 @@ TEST_F(BuiltPlugin, NamesTheLibrariesThatItNeeds) {
   EXPECT_EQ(dynamic.find("RPATH"), std::string::npos) << dynamic;
 }
 
-TEST_F(BuiltPlugin, HasKernelsForEachGenerationAndCodeForThoseToCome) {
-  const std::string tool = "PATH=$PATH:/usr/local/cuda/bin cuobjdump ";
-  const std::string kernels = output_of(tool + "--list-elf " + path_.string());
-  if (kernels.find("not found") != std::string::npos) GTEST_SKIP() << "no cuobjdump";
+// What is in the file for GPUs, by NVIDIA's reader of it.
+class BuiltKernels : public BuiltPlugin {
+ protected:
+  void SetUp() override {
+    BuiltPlugin::SetUp();
+    if (!IsSkipped() && output_of(in_path_ + "command -v cuobjdump").empty())
+      GTEST_SKIP() << "there is no cuobjdump, in the path, in the CUDA toolkit or in " ESPALIER_CUOBJDUMP
+                      " (scripts/setup --tests installs it there)";
+  }
+  std::string dump(const std::string& what) const {
+    return output_of(concat(in_path_, "cuobjdump --", what, " '", path_.string(), "'"));
+  }
+
+ private:
+  const std::string in_path_ = "PATH=" ESPALIER_CUOBJDUMP ":$PATH:/usr/local/cuda/bin; ";
+};
+
+TEST_F(BuiltKernels, AreForEachGenerationAndThoseToCome) {
+  const std::string kernels = dump("list-elf");
   for (const char* generation : {".sm_80.cubin", ".sm_90.cubin", ".sm_100.cubin", ".sm_120.cubin"})
     EXPECT_NE(kernels.find(generation), std::string::npos) << generation << " is not in\n" << kernels;
-  const std::string code = output_of(tool + "--list-ptx " + path_.string());
+  const std::string code = dump("list-ptx");
   EXPECT_NE(code.find(".sm_90.ptx"), std::string::npos) << code;
 }
 
-// A spill or a stack makes a kernel many times slower, and more than 255 registers or 99 KiB of shared memory that is
-// laid out beforehand cannot be started everywhere.
-TEST_F(BuiltPlugin, ItsKernelsSpillNothingAndFitEveryGeneration) {
-  const std::string tool = "PATH=$PATH:/usr/local/cuda/bin cuobjdump ";
-  const std::string usage = output_of(tool + "--dump-resource-usage " + path_.string());
-  if (usage.find("not found") != std::string::npos) GTEST_SKIP() << "no cuobjdump";
+// A spill or a stack makes a kernel many times slower, and more than 255 registers or 48 KiB of shared memory that is
+// laid out beforehand cannot be started.
+TEST_F(BuiltKernels, SpillNothingAndFitEveryGeneration) {
   constexpr int kMostStack = 16, kMostRegisters = 255, kMostShared = 48 << 10;
   int num_kernels = 0;
-  std::istringstream lines(usage);
+  std::istringstream lines(dump("dump-resource-usage"));
   std::string function;
   for (std::string line; std::getline(lines, line);) {
     if (line.find("Function ") != std::string::npos) function = line;
@@ -133,6 +153,112 @@ TEST_F(BuiltPlugin, ItsKernelsSpillNothingAndFitEveryGeneration) {
     EXPECT_EQ(local, 0) << function;
   }
   EXPECT_GE(num_kernels, 4 * 20);
+}
+
+// The instructions of each kernel, as PTX has them.
+struct KernelCode {
+  std::string name;  // as C++ has it
+  std::set<std::string> instructions;
+
+  bool has(const std::string& beginning) const {
+    const auto first = instructions.lower_bound(beginning);
+    return first != instructions.end() && first->starts_with(beginning);
+  }
+};
+
+std::string demangled(const std::string& name) {
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr),
+                                                         &std::free);
+  return text == nullptr ? name : text.get();
+}
+
+std::vector<KernelCode> kernels_of(const std::string& ptx) {
+  constexpr std::string_view kEntry = ".entry ";
+  std::vector<KernelCode> kernels;
+  std::istringstream lines(ptx);
+  for (std::string line; std::getline(lines, line);) {
+    if (const size_t at = line.find(kEntry); at != std::string::npos) {
+      const size_t begin = at + kEntry.size();
+      kernels.push_back({demangled(line.substr(begin, line.find('(') - begin)), {}});
+      continue;
+    }
+    std::istringstream words(line);
+    std::string word;
+    if (!(words >> word) || kernels.empty()) continue;
+    if (word.starts_with('@') && !(words >> word)) continue;  // a condition
+    if (word.find('.') != std::string::npos) kernels.back().instructions.insert(word.substr(0, word.find(';')));
+  }
+  return kernels;
+}
+
+class KernelsAsPtx : public BuiltKernels {
+ protected:
+  void SetUp() override {
+    BuiltKernels::SetUp();
+    if (IsSkipped()) return;
+    kernels_ = kernels_of(dump("dump-ptx"));
+    ASSERT_GE(kernels_.size(), 100u);
+  }
+  template <class Check>
+  void for_each_that_is(const std::regex& kind, const Check& check) const {
+    int count = 0;
+    for (const KernelCode& kernel : kernels_) {
+      if (!std::regex_search(kernel.name, kind)) continue;
+      ++count;
+      check(kernel);
+    }
+    EXPECT_GE(count, 6) << "kernels of that name are another's, or gone";
+  }
+  static void expect_none(const KernelCode& kernel, std::initializer_list<const char*> beginnings) {
+    for (const char* beginning : beginnings) EXPECT_FALSE(kernel.has(beginning)) << beginning << " in " << kernel.name;
+  }
+
+ private:
+  std::vector<KernelCode> kernels_;
+};
+
+// Of rows that allow accesses of 16 bytes: all by packs (vectors.cuh), and those that walk over rows by themselves.
+const std::regex kPacks("(for_each_pack|sum_packs_of_part)<.*, true> ?>\\(");
+const std::regex kHeads("heads_(forward|backward)_kernel<");
+const std::regex kWholeRows(
+    "(heads_forward|heads_backward|sum_runs|accumulate)_kernel<\\w+, true>\\(|finish_runs_kernel<true>\\(|"
+    "norm_(forward|backward)_kernel<\\w+, \\w+, true, \\d>\\(|::(update_kernel|measure_kernel|row_dots_kernel<)");
+const std::regex kOnTensorCores("::tensor_\\w+_kernel<");
+const std::regex kAny("");
+
+// Whatever the order of blocks: sums of atomic additions would differ from run to run.
+TEST_F(KernelsAsPtx, AddInAnOrderOfTheirOwn) {
+  for_each_that_is(kAny, [](const KernelCode& kernel) { expect_none(kernel, {"atom.", "red."}); });
+}
+
+// Of 64 bits it is a hundred instructions; divisor.h has the quotients of elements.
+TEST_F(KernelsAsPtx, OfElementsDivideNoNumbersOf64Bits) {
+  for (const std::regex* kind : {&kPacks, &kHeads})
+    for_each_that_is(*kind, [](const KernelCode& kernel) {
+      expect_none(kernel, {"div.s64", "div.u64", "rem.s64", "rem.u64"});
+    });
+}
+
+// Arrays whose indices the compiler does not know are in memory. Elsewhere up to 16 bytes may be.
+TEST_F(KernelsAsPtx, KeepWhatTheyComputeInRegisters) {
+  for (const std::regex* kind : {&kPacks, &kHeads, &kWholeRows, &kOnTensorCores})
+    for_each_that_is(*kind, [](const KernelCode& kernel) { expect_none(kernel, {"ld.local", "st.local"}); });
+}
+
+TEST_F(KernelsAsPtx, OfWholeRowsReadAndWrite16BytesAtATime) {
+  const std::regex sums("NormTerms<|::Values<|::(accumulate|measure|row_dots)_kernel");
+  for (const std::regex* kind : {&kPacks, &kWholeRows})
+    for_each_that_is(*kind, [&](const KernelCode& kernel) {
+      EXPECT_TRUE(kernel.has("ld.global.v4")) << kernel.name;
+      EXPECT_TRUE(kernel.has("st.global.wb.v4") || std::regex_search(kernel.name, sums)) << kernel.name;
+      if (kernel.name.find("accumulate_kernel") != std::string::npos) return;  // reads a label's logit
+      expect_none(kernel, {"ld.global.u16", "st.global.u16"});
+    });
+  for_each_that_is(kOnTensorCores, [](const KernelCode& kernel) {
+    EXPECT_TRUE(kernel.has("cp.async.cg.shared.global")) << kernel.name;
+    EXPECT_TRUE(kernel.has("st.global.wb.v4")) << kernel.name;
+    expect_none(kernel, {"ld.global.u16", "st.global.u16"});
+  });
 }
 
 // Also without a driver: everything that the plugin and libtorch's CUDA part name is found.
