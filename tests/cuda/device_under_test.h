@@ -1,5 +1,6 @@
-// The device whose ops these tests compare with the CPU's: a GPU (gpu_device.cpp), or this machine's CPU running the
-// GPU's kernels thread by thread (host_device.cpp). One body of tests, two programs.
+// The device whose ops these tests compare with the CPU's: a GPU (gpu_device.cpp), or one that this machine's CPU
+// stands in for, with memory of its own (host_backend.cpp), by running the GPU's kernels thread by thread
+// (host_device.cpp). One body of tests, two programs.
 #pragma once
 
 #include <c10/core/Device.h>

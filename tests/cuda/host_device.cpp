@@ -8,10 +8,10 @@
 
 namespace espalier::cuda_test {
 
-at::Device device_under_test() { return at::kCPU; }
+at::Device device_under_test() { return {at::kPrivateUse1, 0}; }  // host_backend.cpp
 
-UseDevice::UseDevice() { kernels::set_device_ops(at::kCPU, &cuda::ops()); }
-UseDevice::~UseDevice() { kernels::set_device_ops(at::kCPU, nullptr); }
+UseDevice::UseDevice() { kernels::set_device_ops(at::kPrivateUse1, &cuda::ops()); }
+UseDevice::~UseDevice() { kernels::set_device_ops(at::kPrivateUse1, nullptr); }
 
 }  // namespace espalier::cuda_test
 
@@ -19,7 +19,7 @@ UseDevice::~UseDevice() { kernels::set_device_ops(at::kCPU, nullptr); }
 namespace espalier::cuda {
 
 Stream current_stream() { return nullptr; }
-at::Device current_device() { return at::kCPU; }
+at::Device current_device() { return cuda_test::device_under_test(); }
 int64_t device_bytes() { return int64_t{24} << 30; }
 at::Tensor pinned_bytes(int64_t count) { return at::empty({count}, at::kByte); }
 

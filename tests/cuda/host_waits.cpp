@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 
-#include <algorithm>
 #include <memory>
 #include <string_view>
 
@@ -31,10 +30,7 @@ bool waits(const at::RecordFunction& function) {
   const std::string_view name = function.name();
   const auto inputs = function.inputs();
   if (name == "aten::_local_scalar_dense") return true;
-  if (name == "aten::copy_") return is_on_cpu(inputs[0]) && !is_on_cpu(inputs[1]);
-  if (name != "aten::to" || !is_on_cpu(inputs[0])) return false;  // from a device it becomes a copy_
-  return std::any_of(inputs.begin(), inputs.end(),
-                     [](const c10::IValue& input) { return input.isDevice() && input.toDevice().is_cpu(); });
+  return name == "aten::copy_" && is_on_cpu(inputs[0]) && !is_on_cpu(inputs[1]);
 }
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {

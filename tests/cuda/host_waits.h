@@ -6,8 +6,7 @@
 namespace espalier::cuda_test {
 
 // While it exists, counts, one at a time, what waits: item(), and copies to the CPU. What the trainer calls
-// "forward and backward" and "optimizer" is counted apart; nothing outside of them is. Where the device under test is
-// the CPU, a copy to the CPU is a to() that names it.
+// "forward and backward" and "optimizer" is counted apart; nothing outside of them is.
 class HostWaits {
  public:
   struct Counts {

@@ -13,12 +13,13 @@
 namespace espalier::cuda {
 namespace tensor_core_test {
 
-using cuda_test::Mask;
-
 // Runs `body` on one warp with `bytes` of shared memory.
 void on_a_warp(int bytes, const std::function<void()>& body) {
-  launch("test", static_cast<void (*)(const std::function<void()>&)>([](const std::function<void()>& run) { run(); }),
-         {1, 32, bytes, nullptr}, body);
+  const auto kernel = [](const std::function<void()>& run) {
+    const Unrecorded here;  // it is the test's code, which uses the host's memory
+    run();
+  };
+  launch("test", static_cast<void (*)(const std::function<void()>&)>(kernel), {1, 32, bytes, nullptr}, body);
 }
 int lane() { return static_cast<int>(threadIdx.x); }
 
@@ -152,24 +153,19 @@ TEST(AttentionOnHost, GoesToTensorCoresWhereItCan) {
   EXPECT_EQ(launches(at::kFloat, 64), on_plain_cores);
 }
 
-// A barrier that is missing between two threads shows when the later one of them runs first.
-TEST(AttentionOnHost, IsTheSameToTheBitInAnyOrderOfThreads) {
-  const auto attend = [](at::ScalarType type, const Mask& mask, int64_t head_size, bool last_first) {
-    const cuda_test::UseDevice use;
-    FiberBlock::current().run_last_threads_first(last_first);
-    cuda_test::Tensors results = cuda_test::attend(type, mask, {2, 1}, 200, head_size, cuda_test::device_under_test());
-    FiberBlock::current().run_last_threads_first(false);
-    return results;
-  };
-  for (const auto type : {at::kFloat, at::kBFloat16})
-    for (const size_t mask : {0, 5, 17})
-      for (const int64_t head_size : {40, 128, 136}) {
-        if (type == at::kFloat && head_size > 40) continue;  // one tile of these kernels is like the other
-        const cuda_test::Tensors first = attend(type, cuda_test::kMasks[mask], head_size, false);
-        const cuda_test::Tensors last = attend(type, cuda_test::kMasks[mask], head_size, true);
-        for (size_t i = 0; i < first.size(); ++i)
-          EXPECT_TRUE(at::equal(first[i], last[i])) << cuda_test::kMasks[mask].name << ", heads of " << head_size;
-      }
+// Those of compute capability 8.6, 8.9 and 12 have 99 KiB for a block: these launches are refused there.
+TEST(AttentionOnHost, OnlyWideHeadsOnPlainCoresNeedMoreSharedMemoryThanEveryGpuHas) {
+  most_shared_bytes.clear();
+  const cuda_test::UseDevice use;
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf})
+    for (const int64_t head_size : {64, 128, 192, 256})
+      for (const size_t mask : {0, 17})  // 17: with a bias by distance
+        cuda_test::attend(type, cuda_test::kMasks[mask], {2, 1}, 5, head_size, cuda_test::device_under_test());
+  std::vector<std::string> above;
+  for (const auto& [name, bytes] : most_shared_bytes)
+    if (bytes > 99 << 10) above.push_back(name);
+  EXPECT_EQ(above,
+            (std::vector<std::string>{"attention_diagonals", "attention_key_gradient", "attention_query_gradient"}));
 }
 
 }  // namespace tensor_core_test

@@ -10,6 +10,7 @@
 namespace espalier::cuda_test {
 namespace vocabulary_blocks_test {
 
+const at::Device kDevice = device_under_test();
 constexpr int64_t kTokens = 7, kHidden = 24, kVocabulary = 300;
 // 128, 128 and 44 rows.
 constexpr int64_t kThreeBlocks = kTokens * 128 * sizeof(float);
@@ -26,8 +27,8 @@ Tensors plain_losses(const at::Tensor& x, const at::Tensor& weight) {
 
 class VocabularyBlocks : public ::testing::TestWithParam<GradQueue::Mode> {
  protected:
-  VocabularyBlocks() : ops_(cuda::make_ops(kThreeBlocks)) { kernels::set_device_ops(at::kCPU, ops_.get()); }
-  ~VocabularyBlocks() override { kernels::set_device_ops(at::kCPU, nullptr); }
+  VocabularyBlocks() : ops_(cuda::make_ops(kThreeBlocks)) { kernels::set_device_ops(kDevice.type(), ops_.get()); }
+  ~VocabularyBlocks() override { kernels::set_device_ops(kDevice.type(), nullptr); }
 
   std::unique_ptr<kernels::DeviceOps> ops_;
 };
@@ -36,15 +37,17 @@ TEST_P(VocabularyBlocks, GiveTheLossAndGradientsOfTheWhole) {
   const at::Tensor values = random({kTokens, kHidden}, at::kFloat, 1);
   GradQueue queue;
   queue.set_mode(GetParam());
-  TestParam weight(random({kVocabulary, kHidden}, at::kFloat, 2), at::kCPU);
+  const at::Tensor rows = random({kVocabulary, kHidden}, at::kFloat, 2);
+  TestParam weight(rows, kDevice);
   weight.grad.zero_();
-  const at::Tensor x = leaf(values, at::kCPU);
-  const kernels::TokenLosses losses = kernels::linear_cross_entropy(x, weight, {labels(), at::ones({kTokens})}, queue);
+  const at::Tensor x = leaf(values, kDevice);
+  const kernels::TokenLosses losses =
+      kernels::linear_cross_entropy(x, weight, {labels().to(kDevice), at::ones({kTokens}).to(kDevice)}, queue);
   torch::autograd::backward({losses.sum}, {});
   queue.drain(queue.num_pending());
-  const Tensors wanted = plain_losses(values, weight.value), got = {losses.per_token, x.grad(), weight.grad};
+  const Tensors wanted = plain_losses(values, rows), got = {losses.per_token, x.grad(), weight.grad};
   for (size_t i = 0; i < wanted.size(); ++i)
-    EXPECT_LT((got[i] - wanted[i]).abs().max().item<double>(), 1e-5) << "result " << i;
+    EXPECT_LT((got[i].cpu() - wanted[i]).abs().max().item<double>(), 1e-5) << "result " << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(AtOnceAndDeferred, VocabularyBlocks,
@@ -54,13 +57,14 @@ TEST(KeptLogits, GiveTheBitsOfThoseThatAreComputedAgain) {
   const auto ops = cuda::make_ops(kThreeBlocks);
   for (const auto type : {at::kFloat, at::kBFloat16})
     for (const double soft_cap : {0.0, 3.0}) {
-      const at::Tensor x = random({kTokens, kHidden}, type, 1), weight = random({kVocabulary, kHidden}, type, 2);
-      const at::Tensor rows = labels(), grads = at::full({kTokens}, 0.25);
+      const at::Tensor x = random({kTokens, kHidden}, type, 1).to(kDevice);
+      const at::Tensor weight = random({kVocabulary, kHidden}, type, 2).to(kDevice);
+      const at::Tensor rows = labels().to(kDevice), grads = at::full({kTokens}, 0.25).to(kDevice);
       const kernels::CrossEntropyInput input{x, weight, rows, {}, soft_cap};
       const kernels::DeviceOps::SoftmaxRows sums = ops->cross_entropy_forward(input, /*keep_logits=*/true);
       ASSERT_GT(sums.kept_logits.numel(), 0);
-      const at::Tensor log_sums = (sums.largest + sums.sum.log()).to(at::kFloat), none = at::empty({0}, type);
-      const at::Tensor with = at::zeros({kVocabulary, kHidden}), without = at::zeros({kVocabulary, kHidden});
+      const at::Tensor log_sums = (sums.largest + sums.sum.log()).to(at::kFloat), none = at::empty({0}, x.options());
+      const at::Tensor with = at::zeros({kVocabulary, kHidden}).to(kDevice), without = with.clone();
       const at::Tensor dx_without = ops->cross_entropy_backward(input, {log_sums, grads, {}, none, true, without, {}});
       const at::Tensor dx_with =
           ops->cross_entropy_backward(input, {log_sums, grads, {}, sums.kept_logits, true, with, {}});
@@ -70,9 +74,9 @@ TEST(KeptLogits, GiveTheBitsOfThoseThatAreComputedAgain) {
 }
 
 TEST(KeptLogits, TakeNoMoreThanTheLimit) {
-  const at::Tensor x = random({kTokens, kHidden}, at::kFloat, 1),
-                   weight = random({kVocabulary, kHidden}, at::kFloat, 2);
-  const at::Tensor rows = labels();
+  const at::Tensor x = random({kTokens, kHidden}, at::kFloat, 1).to(kDevice);
+  const at::Tensor weight = random({kVocabulary, kHidden}, at::kFloat, 2).to(kDevice);
+  const at::Tensor rows = labels().to(kDevice);
   const auto kept = cuda::make_ops(kThreeBlocks)->cross_entropy_forward({x, weight, rows}, /*keep_logits=*/true);
   EXPECT_EQ(static_cast<int64_t>(kept.kept_logits.storage().nbytes()), kThreeBlocks);
   const auto dropped = cuda::make_ops(kThreeBlocks)->cross_entropy_forward({x, weight, rows}, /*keep_logits=*/false);

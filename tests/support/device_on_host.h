@@ -1,9 +1,12 @@
 // Runs the kernels of src/kernels/cuda on the host, thread by thread, so that a machine without a GPU can test them.
 //
 // Stands in for kernels/cuda/device.cuh where a .cu file is compiled as C++. Each thread of a block is a fiber; a
-// barrier or a shuffle hands the processor to the next one. Blocks run one after another. What it cannot show: races
-// between blocks, and between two barriers (fibers run there one by one); launches that a driver would refuse. x86-64,
-// System V.
+// barrier or a shuffle hands the processor to the next one. Blocks run one after another. What is wrong with a launch
+// is an InternalError of launch(): what a driver would refuse, a race (kernel_accesses.h), an exchange of less than a
+// warp, and whatever a kernel's threads throw. x86-64, System V.
+//
+// What it cannot show: more threads than __launch_bounds__ says, which is no part of the kernel that launch() gets, nor
+// can be of any function that is known by its address; shared memory of launch and kernel together (each has a limit).
 #pragma once
 
 #include <algorithm>
@@ -12,14 +15,21 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "kernels/cuda/launch.h"
+#include "tests/support/device_memory.h"
+#include "tests/support/kernel_accesses.h"
+
+// Not followed by the recorder of accesses: what it does is not the kernel's.
+#define ESPALIER_UNFOLLOWED __attribute__((no_sanitize("thread")))
 
 // NOLINTBEGIN(readability-identifier-naming): these names are CUDA's
 #define __global__
@@ -31,7 +41,15 @@ struct dim3 {
   unsigned x, y, z;
   dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
-inline dim3 blockIdx(0, 0, 0), threadIdx(0, 0, 0), blockDim, gridDim;
+// Where a thread is: not in memory, on a device.
+struct LaunchPlace {
+  dim3 grid, block, block_in_grid{0, 0, 0}, thread_in_block{0, 0, 0};
+};
+inline LaunchPlace launch_place;
+#define gridDim launch_place.grid
+#define blockDim launch_place.block
+#define blockIdx launch_place.block_in_grid
+#define threadIdx launch_place.thread_in_block
 
 struct __nv_bfloat16 {
   uint16_t bits;
@@ -50,55 +68,23 @@ namespace espalier::cuda {
 using std::max;
 using std::min;
 
-// Leaves this stack, whose top goes to *from, for another one that was left in the same way.
-__attribute__((naked, noinline)) inline void switch_stack(void** /*from*/, void* /*to*/) {
-  asm("pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
-      "movq %rsp, (%rdi)\n movq %rsi, %rsp\n"
-      "popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n ret\n");
-}
-
-// The threads of one block, until all have ended.
+// The threads of one block, until all have ended. What it does itself is not a kernel's: device_on_host.cpp is compiled
+// without the recorder of accesses.
 class FiberBlock {
  public:
-  static FiberBlock& current() {
-    static FiberBlock block;
-    return block;
-  }
+  static FiberBlock& current();
 
-  void run(const dim3& size, const std::function<void()>& body) {
-    const size_t count = size_t{size.x} * size.y * size.z;
-    ESPALIER_CHECK(count % kLanes == 0 && count <= 1024, count, " threads in a block");
-    if (fibers_.size() < count) fibers_.resize(count);
-    body_ = &body;
-    ++blocks_run_;
-    for (size_t i = 0; i < count; ++i) begin(fibers_[i]);
-    for (size_t live = count; live > 0;) {
-      bool ran = false;
-      for (size_t place = 0; place < count; ++place) {
-        const size_t i = last_first_ ? count - 1 - place : place;
-        if (fibers_[i].state != State::kReady) continue;
-        at_ = i;
-        threadIdx = dim3(i % size.x, i / size.x % size.y, i / size.x / size.y);
-        switch_stack(&scheduler_, fibers_[i].top);
-        live -= fibers_[i].state == State::kEnded;
-        ran = true;
-      }
-      ESPALIER_CHECK(ran, "threads of a block wait for different things");
-      release(count);
-    }
-  }
+  void run(const dim3& size, const std::function<void()>& body);
+  // Of all threads that a block can have.
+  KernelAccesses::Memory stacks() const { return {stacks_.get(), kMostThreads * kStackBytes}; }
 
-  void block_barrier() { wait(State::kAtBlock); }
+  void block_barrier();
 
   // What each lane of a warp gives in an exchange.
   using Given = std::array<uint32_t, 8>;
   class Exchanged {
    public:
-    const Given& of(size_t lane) const {
-      const Fiber& fiber = block_.fibers_[first_ + lane];
-      ESPALIER_CHECK(fiber.exchanges >= number_, "lane ", lane, " has ended");
-      return fiber.given[number_ % 2];
-    }
+    const Given& of(size_t lane) const;
 
    private:
     friend FiberBlock;
@@ -106,95 +92,58 @@ class FiberBlock {
     const FiberBlock& block_;
     size_t first_, number_;
   };
-  // Valid until this lane's next one. All lanes of the warp come to it.
-  template <class T>
-  Exchanged give(const T& value) {
-    static_assert(sizeof(T) <= sizeof(Given));
-    Fiber& self = fibers_[at_];
-    // Given to two places in turn: a lane that is ahead by one exchange does not overwrite what others still read.
-    std::memcpy(self.given[++self.exchanges % 2].data(), &value, sizeof value);
-    const Exchanged exchanged(*this, at_ / kLanes * kLanes, self.exchanges);
-    wait(State::kAtWarp);
-    return exchanged;
-  }
+  // Valid until this lane's next one. All lanes of the warp come to it. Not recorded.
+  Exchanged give(const void* value, size_t bytes);
   // The value that lane `source` of this warp gives.
   template <class T>
-  T exchange(T value, size_t source) {
-    const Exchanged all = give(value);
-    std::memcpy(&value, all.of(source).data(), sizeof value);
+  ESPALIER_UNFOLLOWED T exchange(T value, size_t source) {
+    static_assert(sizeof(T) <= sizeof(Given));
+    exchange(&value, sizeof value, source);
     return value;
   }
   size_t lane() const { return at_ % kLanes; }
   size_t thread() const { return at_; }
-  // Between two barriers, the threads with the highest numbers run first. Where a barrier is missing, results change.
-  void run_last_threads_first(bool last_first) { last_first_ = last_first; }
   uint64_t blocks_run() const { return blocks_run_; }
 
  private:
-  static constexpr size_t kLanes = 32, kStackBytes = 64 << 10;
+  static constexpr size_t kLanes = 32, kMostThreads = 1024, kStackBytes = 64 << 10;
   enum class State { kReady, kAtWarp, kAtBlock, kEnded };
   struct Fiber {
     void* top;  // of its stack, while another runs
     State state;
     Given given[2];
     size_t exchanges;
-    std::unique_ptr<char[]> stack;
   };
 
-  void begin(Fiber& fiber) {
-    if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
-    fiber.state = State::kReady;
-    fiber.exchanges = 0;
-    // As switch_stack leaves a stack: six registers, then where to continue; at that point the stack is 8 bytes off 16.
-    const auto end = reinterpret_cast<uintptr_t>(fiber.stack.get() + kStackBytes) / 16 * 16;
-    auto* const top = reinterpret_cast<void**>(end) - 8;
-    std::fill_n(top, 8, nullptr);
-    top[6] = reinterpret_cast<void*>(&FiberBlock::run_current);
-    fiber.top = top;
-  }
-  static void run_current() {
-    FiberBlock& block = current();
-    (*block.body_)();
-    Fiber& fiber = block.fibers_[block.at_];
-    fiber.state = State::kEnded;
-    switch_stack(&fiber.top, block.scheduler_);
-  }
-  void wait(State state) {
-    Fiber& fiber = fibers_[at_];
-    const size_t self = at_;
-    const dim3 index = threadIdx;
-    fiber.state = state;
-    switch_stack(&fiber.top, scheduler_);
-    at_ = self;
-    threadIdx = index;
-  }
-  // Lets go whom all others of its warp, or of the block, have reached.
-  void release(size_t count) {
-    for (size_t warp = 0; warp < count; warp += kLanes) release(warp, warp + kLanes, State::kAtWarp);
-    release(0, count, State::kAtBlock);
-  }
-  void release(size_t begin, size_t end, State barrier) {
-    for (size_t i = begin; i < end; ++i)
-      if (fibers_[i].state != barrier && fibers_[i].state != State::kEnded) return;
-    for (size_t i = begin; i < end; ++i)
-      if (fibers_[i].state == barrier) fibers_[i].state = State::kReady;
-  }
+  void begin(size_t thread);
+  static void run_current();
+  void wait(State state);
+  void exchange(void* value, size_t bytes, size_t source);
+  void release(size_t count);
+  void release(size_t begin, size_t end, State barrier);
 
-  std::vector<Fiber> fibers_;
+  std::vector<Fiber> fibers_ = std::vector<Fiber>(kMostThreads);
+  // Memory that no thread has come to is none of this machine's.
+  std::unique_ptr<char[]> stacks_ = std::make_unique_for_overwrite<char[]>(kMostThreads * kStackBytes);
+  std::exception_ptr error_;  // of a thread
   const std::function<void()>* body_ = nullptr;
   void* scheduler_ = nullptr;
   size_t at_ = 0;
   uint64_t blocks_run_ = 0;
-  bool last_first_ = false;
 };
 
 inline void __syncthreads() { FiberBlock::current().block_barrier(); }
+inline void check_lanes(unsigned lanes) {
+  ESPALIER_CHECK(lanes == 0xFFFFFFFF, "an exchange of lanes ", std::hex, lanes, " of a warp");
+}
 template <class T>
-T __shfl_sync(unsigned, T value, int lane) {
+T __shfl_sync(unsigned lanes, T value, int lane) {
+  check_lanes(lanes);
   return FiberBlock::current().exchange(value, static_cast<size_t>(lane));
 }
 template <class T>
-T __shfl_xor_sync(unsigned, T value, int mask) {
+T __shfl_xor_sync(unsigned lanes, T value, int mask) {
+  check_lanes(lanes);
   return FiberBlock::current().exchange(value, FiberBlock::current().lane() ^ static_cast<size_t>(mask));
 }
 
@@ -211,10 +160,14 @@ const void* whole(const void* address) {
 }
 template <int kBytes>
 void load_bytes(void* registers, const void* from) {
+  note_read(from, kBytes);
+  const Unrecorded here;
   std::memcpy(registers, whole<kBytes>(from), kBytes);
 }
 template <int kBytes>
 void store_bytes(void* to, const void* registers) {
+  note_write(to, kBytes);
+  const Unrecorded here;
   whole<kBytes>(to);
   std::memcpy(to, registers, kBytes);
 }
@@ -228,21 +181,50 @@ struct Launch {
 };
 // The names of the launches since the last time that a test cleared them.
 inline std::vector<std::string> last_launches;
+// The most shared memory, in bytes, that launches of a name have asked for.
+inline std::map<std::string, int> most_shared_bytes;
+
+// What the driver refuses on all of the GPUs that kernels are compiled for. Not all of them have so much shared memory:
+// most_shared_bytes tells.
+template <class... Parameters>
+void check_limits(const char* name, const Launch& how) {
+  constexpr int kMostThreads = 1024, kMostShared = 227 << 10;
+  constexpr size_t kMostParameters = 4096;
+  ESPALIER_CHECK(how.grid.x > 0 && how.grid.x <= INT32_MAX && how.grid.y > 0 && how.grid.y <= 65535 && how.grid.z == 1,
+                 name, ": a grid of ", how.grid.x, " x ", how.grid.y, " x ", how.grid.z);
+  const uint64_t threads = uint64_t{how.block.x} * how.block.y * how.block.z;
+  ESPALIER_CHECK(threads > 0 && threads <= kMostThreads && how.block.z <= 64, name, ": a block of ", how.block.x, " x ",
+                 how.block.y, " x ", how.block.z, " threads");
+  ESPALIER_CHECK(how.shared_bytes >= 0 && how.shared_bytes <= kMostShared, name, ": ", how.shared_bytes,
+                 " bytes of shared memory");
+  constexpr size_t kParameters = (size_t{0} + ... + sizeof(Parameters));
+  ESPALIER_CHECK(kParameters <= kMostParameters, name, ": ", kParameters, " bytes of parameters");
+}
 
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), const Launch& how, const Arguments&... arguments) {
   last_launches.emplace_back(name);
-  ESPALIER_CHECK(how.grid.x > 0 && how.grid.x <= INT32_MAX && how.grid.y > 0 && how.grid.y <= 65535 && how.grid.z == 1,
-                 name, ": a grid of ", how.grid.x, " x ", how.grid.y, " x ", how.grid.z);
-  gridDim = how.grid;
-  blockDim = how.block;
+  check_limits<Parameters...>(name, how);
+  most_shared_bytes[name] = max(most_shared_bytes[name], how.shared_bytes);
+  launch_place = {how.grid, how.block};
+  FiberBlock& block = FiberBlock::current();
+  KernelAccesses& accesses = KernelAccesses::instance();
+  accesses.begin_launch({DeviceMemory::instance().begin(), DeviceMemory::kBytes},
+                        {block.stacks(), {&launch_place, sizeof launch_place}});
+  const DeviceMemory::Open open;
   for (unsigned y = 0; y < how.grid.y; ++y) {
     for (unsigned x = 0; x < how.grid.x; ++x) {
       blockIdx = dim3(x, y);
       // Memory that a block has not written holds nothing.
       shared_storage.assign(static_cast<size_t>(how.shared_bytes) / sizeof(float),
                             std::numeric_limits<float>::quiet_NaN());
-      FiberBlock::current().run(how.block, [&] { kernel(arguments...); });
+      accesses.begin_block({shared_storage.data(), shared_storage.size() * sizeof(float)});
+      block.run(how.block, [&]() ESPALIER_UNFOLLOWED {
+        record_accesses(true);
+        kernel(arguments...);
+        record_accesses(false);
+      });
+      ESPALIER_CHECK(accesses.trouble().empty(), name, ": ", accesses.trouble());
     }
   }
 }

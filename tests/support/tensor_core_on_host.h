@@ -43,6 +43,7 @@ class PendingCopies {
     char* to;
     const char* from;  // null: zeros
     size_t bytes;
+    KernelAccesses::Moment begin;
   };
   static PendingCopies& of_thread() {
     static std::vector<PendingCopies> threads(1024);
@@ -60,9 +61,10 @@ class PendingCopies {
     groups_.push_back(std::move(open_));
     open_.clear();
   }
-  void wait(size_t newest_left) {
+  void wait(size_t newest_left, bool recorded) {
     while (groups_.size() > newest_left) {
       for (const Copy& copy : groups_.front()) {
+        if (recorded) KernelAccesses::instance().write(copy.to, copy.bytes, copy.begin);
         if (copy.from != nullptr)
           std::memcpy(copy.to, copy.from, copy.bytes);
         else
@@ -80,16 +82,26 @@ class PendingCopies {
 
 template <size_t kBytes>
 void copy_async(SharedAddress to, const void* from, bool present) {
+  const Unrecorded here;
   ESPALIER_CHECK(reinterpret_cast<uintptr_t>(from) % kBytes == 0, "a copy of ", kBytes, " bytes from an odd address");
-  PendingCopies::of_thread().add(
-      {shared_bytes_at(to, kBytes), present ? static_cast<const char*>(from) : nullptr, kBytes});
+  char* const there = shared_bytes_at(to, kBytes);
+  KernelAccesses& accesses = KernelAccesses::instance();
+  if (here.was_recording()) {
+    if (present) accesses.read(from, kBytes);
+    accesses.write(there, kBytes, accesses.now());
+  }
+  PendingCopies::of_thread().add({there, present ? static_cast<const char*>(from) : nullptr, kBytes, accesses.now()});
 }
 inline void copy_async_16(SharedAddress to, const void* from, bool present) { copy_async<16>(to, from, present); }
 inline void copy_async_4(SharedAddress to, const void* from, bool present) { copy_async<4>(to, from, present); }
-inline void commit_copies() { PendingCopies::of_thread().commit(); }
+inline void commit_copies() {
+  const Unrecorded here;
+  PendingCopies::of_thread().commit();
+}
 template <int kNewestLeft>
 void wait_for_copies() {
-  PendingCopies::of_thread().wait(kNewestLeft);
+  const Unrecorded here;
+  PendingCopies::of_thread().wait(kNewestLeft, here.was_recording());
 }
 
 // ---- fragments of matrices
@@ -99,9 +111,11 @@ inline int thread_read_anew() { return static_cast<int>(threadIdx.x); }
 // ldmatrix .x4: matrix i of 8 x 8 elements has its rows where lanes 8 i .. 8 i + 7 say; lane l gets of each matrix the
 // elements (row l / 4, columns 2 (l % 4) and the next), transposed: (rows 2 (l % 4) and the next, column l / 4).
 inline void load_matrices(uint32_t (&parts)[4], SharedAddress row, bool transposed) {
+  const Unrecorded here;
   FiberBlock& block = FiberBlock::current();
-  shared_bytes_at(row, 16);
-  const FiberBlock::Exchanged rows = block.give(row);
+  const char* const own = shared_bytes_at(row, 16);
+  if (here.was_recording()) KernelAccesses::instance().read(own, 16);
+  const FiberBlock::Exchanged rows = block.give(&row, sizeof row);
   const size_t lane = block.lane();
   for (size_t matrix = 0; matrix < 4; ++matrix) {
     uint16_t two[2];
@@ -128,8 +142,10 @@ float element_of(uint32_t two, size_t i) {
 // of `a`: 4 (row % 8) + column % 8 / 2; of `b`, which has its columns where `a` has rows: 4 column + row % 8 / 2.
 template <class T>
 void add_product(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  const Unrecorded here;
   FiberBlock& block = FiberBlock::current();
-  const FiberBlock::Exchanged all = block.give(FiberBlock::Given{a[0], a[1], a[2], a[3], b[0], b[1]});
+  const uint32_t own[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const FiberBlock::Exchanged all = block.give(own, sizeof own);
   const size_t lane = block.lane();
   float rows[2][16], columns[2][16];
   for (size_t two = 0; two < 8; ++two) {
@@ -175,12 +191,16 @@ struct alignas(16) Bytes16 {
   uint32_t word[4];
 };
 inline Bytes16 read_16(const void* from) {
+  note_read(from, 16);
+  const Unrecorded here;
   ESPALIER_CHECK(reinterpret_cast<uintptr_t>(from) % 16 == 0, "16 bytes read from an odd address");
   Bytes16 bytes;
   std::memcpy(&bytes, from, sizeof bytes);
   return bytes;
 }
 inline void write_16(void* to, const Bytes16& bytes) {
+  note_write(to, 16);
+  const Unrecorded here;
   ESPALIER_CHECK(reinterpret_cast<uintptr_t>(to) % 16 == 0, "16 bytes written to an odd address");
   std::memcpy(to, &bytes, sizeof bytes);
 }
