@@ -286,6 +286,19 @@ void add_mixed_precision(OptionTable& table, RunConfig& config) {
   table.group("mixed precision");
   table.add("--fp16", config.training.fp16, "compute in float16 with loss scaling").common();
   table.add("--bf16", config.training.bf16, "compute in bfloat16").common();
+  table
+      .add("--fp8-format", config.training.fp8_format,
+           "round what the linear layers of transformer layers multiply to fp8, each tensor scaled by its largest "
+           "magnitude: all to e4m3, or gradients to e5m2 (hybrid); needs --bf16")
+      .choices({"e4m3", "hybrid"})
+      .default_text("none");
+  table.add("--fp8-e4m3", config.training.fp8_e4m3, "the same as --fp8-format e4m3");
+  table.add("--fp8-hybrid", config.training.fp8_hybrid, "the same as --fp8-format hybrid");
+  table
+      .add("--fp8-recipe", config.training.fp8_recipe,
+           "where the scales of --fp8-format come from: the tensor itself (tensorwise); others are refused beside it")
+      .choices({"tensorwise", "delayed", "mxfp8", "blockwise", "custom"})
+      .default_text("tensorwise");
   table.add("--loss-scale", optimizer.loss_scale, "constant scale of the loss, fp16; 0: dynamic")
       .minimum(0)
       .default_text("dynamic");

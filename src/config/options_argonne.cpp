@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kOnlyVisionModels = "only vision models read it";
 constexpr const char* kOnlyRetro = "only Retro reads it";
 constexpr const char* kOnlyTeachers = "only distillation reads it";
-constexpr const char* kOnlyFp8 = "only fp8 reads it";
+constexpr const char* kDelayedScaling = "scales of --fp8-format are of the tensor itself, not of those before it";
 constexpr const char* kExpertsRefused = "mixture of experts is not built in; leave it out";
 constexpr const char* kBuiltArrays = "index arrays are built from the data; --data-cache-path keeps them";
 
@@ -30,12 +30,12 @@ void add_argonne_model(OptionTable& table) {
   refused(table, {{"--num-experts-switch", kOne, kExpertsRefused}});
   table.group("Transformer-Engine");
   no_effect(table, {
-                       {"--fp8-margin", kOne, kOnlyFp8},
-                       {"--fp8-interval", kOne, kOnlyFp8},
-                       {"--fp8-amax-history-len", kOne, kOnlyFp8},
-                       {"--fp8-amax-compute-algo", kOne, kOnlyFp8},
+                       {"--fp8-margin", kOne, kDelayedScaling},
+                       {"--fp8-interval", kOne, kDelayedScaling},
+                       {"--fp8-amax-history-len", kOne, kDelayedScaling},
+                       {"--fp8-amax-compute-algo", kOne, kDelayedScaling},
                    });
-  table.add_without_effect("--no-fp8-wgrad", kFlag, kOnlyFp8).alias("--disable-fp8-wgrad");
+  table.add_without_effect("--no-fp8-wgrad", kFlag, kNotWithFp8).alias("--disable-fp8-wgrad");
   table.add_without_effect("--transformer-impl", kOne, "layers have one implementation, which computes the same")
       .choices({"local", "transformer_engine"})
       .refuse_value("inference_optimized", "use `espalier generate`");

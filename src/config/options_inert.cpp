@@ -131,11 +131,6 @@ void add_mixed_precision_inert(OptionTable& table) {
   if (table.find("--fp32-residual-connection") == nullptr)
     refused(table, {{"--fp32-residual-connection", kFlag,
                      "the residual stream of this family has the compute type; leave out --bf16 and --fp16 for fp32"}});
-  refused(table, {
-                     {"--fp8-e4m3", kFlag, "use --bf16"},
-                     {"--fp8-hybrid", kFlag, "use --bf16"},
-                     {"--fp8-format", kOne, "use --bf16"},
-                 });
 }
 
 void add_distributed_inert(OptionTable& table) {

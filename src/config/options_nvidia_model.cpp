@@ -7,7 +7,7 @@ namespace espalier::config::internal {
 namespace {
 
 constexpr const char* kOnlyLatent = "only multi-latent attention reads it";
-constexpr const char* kOnlyFp8AndFp4 = "only fp8 and fp4 read it";
+constexpr const char* kOnlyFp4 = "only fp4 reads it";
 constexpr const char* kOnlySparse = "only other kinds of attention read it, which are refused";
 constexpr const char* kOnlyMtp = "only multi-token prediction reads it";
 constexpr const char* kOnlyHyper = "only hyper-connections read it";
@@ -171,13 +171,14 @@ void add_multi_latent_attention_rows(OptionTable& table) {
 
 void add_transformer_engine_rows(OptionTable& table) {
   table.group("Transformer-Engine");
-  no_effect(table, kFlag, kOnlyFp8AndFp4,
-            {"--fp4-param-gather", "--fp8-param-gather", "--fp8-output-proj", "--first-last-layers-bf16",
-             "--reuse-grad-buf-for-mxfp8-param-ag", "--keep-fp8-transpose-cache"});
+  no_effect(table, kFlag, kNotWithFp8, {"--fp8-param-gather", "--fp8-output-proj", "--first-last-layers-bf16"});
+  no_effect(table, kOne, kNotWithFp8, {"--num-layers-at-start-in-bf16", "--num-layers-at-end-in-bf16"});
+  no_effect(table, kFlag, "weights are rounded to fp8 where they are used, and kept in bf16",
+            {"--reuse-grad-buf-for-mxfp8-param-ag", "--keep-fp8-transpose-cache"});
+  no_effect(table, kFlag, kOnlyFp4, {"--fp4-param-gather"});
   refused(table, kOne, "use --bf16", {"--te-precision-config-file", "--fp4-format"});
-  no_effect(table, kOne, kOnlyFp8AndFp4,
-            {"--fp8-recipe", "--fp8-quantizer-factory", "--num-layers-at-start-in-bf16", "--num-layers-at-end-in-bf16",
-             "--fp4-recipe", "--fp4-quantizer-factory"});
+  no_effect(table, kOne, "only --fp8-recipe custom reads it, which is refused", {"--fp8-quantizer-factory"});
+  no_effect(table, kOne, kOnlyFp4, {"--fp4-recipe", "--fp4-quantizer-factory"});
   refused(table, kFlag, "Kitchen is not built in; use --bf16", {"--use-kitchen-attention"});
   no_effect(table, kOne, kOnlySparse, {"--kitchen-attention-backend"});
   refused(table, kOne, "Kitchen is not built in; use --bf16", {"--kitchen-config-file", "--kitchen-recipe-number"});

@@ -85,6 +85,43 @@ void Resolver::resolve_precision() {
                   format_shortest(optimizer.initial_loss_scale));
 }
 
+// What upstream reads beside the format, and what it would ask for that is not what layers compute here.
+void Resolver::resolve_fp8() {
+  TrainingConfig& training = config_.training;
+  struct Saying {
+    const char* option;
+    bool is_said;
+    spec::Fp8 fp8;
+  };
+  const Saying sayings[] = {{"--fp8-format", training.fp8_format == "e4m3", spec::Fp8::kE4M3},
+                            {"--fp8-format", training.fp8_format == "hybrid", spec::Fp8::kHybrid},
+                            {"--fp8-e4m3", training.fp8_e4m3, spec::Fp8::kE4M3},
+                            {"--fp8-hybrid", training.fp8_hybrid, spec::Fp8::kHybrid}};
+  const char* said = nullptr;
+  for (const Saying& saying : sayings) {
+    if (!saying.is_said) continue;
+    if (said != nullptr && training.fp8 != saying.fp8)
+      problems_.add(origin(said), " and ", origin(saying.option), " are different formats; give one");
+    said = saying.option;
+    training.fp8 = saying.fp8;
+  }
+  if (said == nullptr) return;
+  if (!training.bf16)
+    problems_.add(origin(said), " rounds what linear layers multiply, which has to be bf16; give --bf16 too");
+  if (may_go_to_gpu(config_)) problems_.add(origin(said), " is of runs on the CPU; give --device cpu, or leave it out");
+  if (!training.fp8_recipe.empty() && training.fp8_recipe != "tensorwise")
+    problems_.add(origin("--fp8-recipe"),
+                  " is not built in: each tensor is scaled by its own largest magnitude; use --fp8-recipe tensorwise");
+  for (const auto& [option, what] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"--no-fp8-wgrad", "gradients of weights are products of fp8 too"},
+           {"--fp8-output-proj", "the output layer stays bf16"},
+           {"--fp8-param-gather", "weights are kept and gathered in bf16"},
+           {"--first-last-layers-bf16", "all layers are fp8"},
+           {"--num-layers-at-start-in-bf16", "all layers are fp8"},
+           {"--num-layers-at-end-in-bf16", "all layers are fp8"}})
+    if (given(option)) problems_.add(origin(option), ": with ", origin(said), " ", what, "; leave it out");
+}
+
 void Resolver::resolve_batch() {
   TrainingConfig& training = config_.training;
   // An interleaved pipeline passes micro-batches in groups of as many as it has stages.
@@ -270,6 +307,7 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   resolver.resolve_grid();
   resolver.resolve_model();
   resolver.resolve_precision();
+  resolver.resolve_fp8();
   resolver.resolve_pipeline();
   resolver.resolve_zero();
   resolver.check_canonical();
@@ -320,6 +358,7 @@ plan::RunShape run_shape(const RunConfig& config) {
   return {.model = model_spec(config),
           .grid = config.grid,
           .precision = training.precision,
+          .fp8 = training.fp8,
           .recompute = training.recompute,
           .schedule = parallel.pipeline_schedule,
           .num_chunks = parallel.num_chunks,

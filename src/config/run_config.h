@@ -24,6 +24,7 @@
 #include "plan/lr_schedule.h"
 #include "plan/run_shape.h"
 #include "report/logging_config.h"
+#include "spec/fp8.h"
 #include "spec/grid.h"
 #include "spec/optimizer_settings.h"
 #include "spec/vocabulary.h"
@@ -73,6 +74,9 @@ struct TrainingConfig {
   bool adjust_word_embedding_init = false;  // the word embedding's weights have the standard deviation below
   double word_embedding_init_std = 0.02;
   bool fp16 = false, bf16 = false;
+  std::string fp8_format;  // empty, "e4m3" or "hybrid"; the next two are flags that say the same
+  bool fp8_e4m3 = false, fp8_hybrid = false;
+  std::string fp8_recipe;
   LossAverage loss_average = LossAverage::kToken;
   double z_loss = 0;  // coefficient of log(Z)^2; 0: none
   // Updates whose loss or norm is this many deviations above those of the last ones are not made; 0: all are.
@@ -97,6 +101,7 @@ struct TrainingConfig {
 
   // resolved
   Precision precision = Precision::kFp32;
+  spec::Fp8 fp8 = spec::Fp8::kNone;
   Recompute recompute;
   int64_t num_steps = 0;        // of the whole run; scheduled_steps, or fewer where train_tokens ends it
   int64_t scheduled_steps = 0;  // train_iters, or from train_samples and the ramp

@@ -149,6 +149,7 @@ void Search::search_loss_scale() {
   add_if(config_.training.spike_policy == SpikePolicy::kRollBack && config_.checkpoint.save.empty(), {"--spike-policy"},
          "there is no --save, so no checkpoint to go back to");
   const OptimizerConfig& optimizer = config_.optimizer;
+  add_if(config_.training.fp8 == spec::Fp8::kNone, {"--fp8-recipe"}, "only --fp8-format reads it");
   add_if(!config_.training.fp16, {"--loss-scale"}, "only --fp16 scales the loss");
   const bool is_constant = optimizer.loss_scale.value_or(0) > 0;
   add_if(!config_.training.fp16 || is_constant,

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/captured.h"
 #include "kernels/device_ops.h"
+#include "kernels/fp8_linear.h"
 #include "kernels/int8_weights.h"
 #include "kernels/matmul.h"
 #include "kernels/row_product.h"
@@ -60,12 +61,17 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x, Param& weight, Param* bias, GradQueue& queue) {
+at::Tensor linear(const at::Tensor& x, Param& weight, Param* bias, GradQueue& queue, spec::Fp8 fp8) {
   ESPALIER_CHECK(x.dim() >= 1 && x.size(-1) == num_inputs(weight.value), "x is ", x.sizes(), ", weight ",
                  weight.value.sizes());
   ESPALIER_CHECK(x.scalar_type() == weight.value.scalar_type() || (has_int8_rows(weight.value) && !weight.has_grad()),
                  "x is ", x.scalar_type(), ", weight ", weight.value.scalar_type());
   ESPALIER_CHECK(x.is_contiguous(), "strides of x: ", x.strides());
+  if (fp8 != spec::Fp8::kNone) {
+    ESPALIER_CHECK(x.scalar_type() == at::kBFloat16 && weight.value.scalar_type() == at::kBFloat16, "x is ",
+                   x.scalar_type(), ", weight ", weight.value.scalar_type());
+    return fp8_linear(x, weight, bias, queue, fp8);
+  }
   if (!x.requires_grad() || !at::GradMode::is_enabled()) return compute(x, weight, bias);
   return LinearFunction::apply(x, &weight, bias, &queue);
 }

@@ -3,6 +3,7 @@
 
 #include "dist/grid.h"
 #include "dist/layer_gather.h"
+#include "spec/fp8.h"
 #include "tensor/logit_maxima.h"
 #include "tensor/param_set.h"
 
@@ -19,6 +20,8 @@ struct LayerBuilder {
   double z_loss = 0;  // coefficient of the z-loss beside the loss of an output layer
   // To which self-attention adds its heads; null: nobody wants their logits. Outlives the layers.
   tensor::LogitMaxima* logit_maxima = nullptr;
+  // To which the linear layers of transformer layers round what they multiply; other layers do not.
+  spec::Fp8 fp8 = spec::Fp8::kNone;
 };
 
 }  // namespace espalier::nn

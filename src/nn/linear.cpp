@@ -12,11 +12,13 @@ ColumnLinear::ColumnLinear(const LayerBuilder& builder, const std::string& name,
       queue_(builder.params.grad_queue()),
       ranks_(builder.grid.tensor),
       sequence_parallel_(builder.sequence_parallel),
+      fp8_(builder.fp8),
       mode_(bias) {}
 
 at::Tensor ColumnLinear::forward(const at::Tensor& x) const {
   const at::Tensor whole = sequence_parallel_ ? dist::gather_sequence(x, ranks_) : dist::copy_to_ranks(x, ranks_);
-  return tensor::observed(weight_, kernels::linear(whole, weight_, mode_ == Bias::kAdded ? bias_ : nullptr, queue_));
+  tensor::Param* const added = mode_ == Bias::kAdded ? bias_ : nullptr;
+  return tensor::observed(weight_, kernels::linear(whole, weight_, added, queue_, fp8_));
 }
 
 void ColumnLinear::visit(tensor::ParamVisitor& visitor) {
@@ -29,10 +31,11 @@ RowLinear::RowLinear(const LayerBuilder& builder, const std::string& name, bool 
       bias_(has_bias ? &builder.params.at(name + ".bias") : nullptr),
       queue_(builder.params.grad_queue()),
       ranks_(builder.grid.tensor),
-      sequence_parallel_(builder.sequence_parallel) {}
+      sequence_parallel_(builder.sequence_parallel),
+      fp8_(builder.fp8) {}
 
 at::Tensor RowLinear::forward(const at::Tensor& x) const {
-  const at::Tensor part = kernels::linear(x, weight_, nullptr, queue_);
+  const at::Tensor part = kernels::linear(x, weight_, nullptr, queue_, fp8_);
   return tensor::observed(
       weight_, sequence_parallel_ ? dist::sum_and_split_sequence(part, ranks_) : dist::sum_over_ranks(part, ranks_));
 }

@@ -3,6 +3,7 @@
 // ColumnLinear splits its outputs (rows of [out, in]) and adds its own bias, if it has one. RowLinear splits its
 // inputs; its bias is added once, after the sum over ranks, by whoever fuses it with what follows (bias_dropout_add).
 // With sequence parallelism the input of the one is gathered along the sequence, and the output of the other is split.
+// Where the builder says fp8, each rank rounds what it multiplies, with scales of its own part.
 //
 // Legend: S sequence outside tensor-parallel regions (s, or s/tp with sequence parallelism), b micro-batch.
 #pragma once
@@ -32,6 +33,7 @@ class ColumnLinear {
   tensor::GradQueue& queue_;
   const dist::Group& ranks_;
   bool sequence_parallel_;
+  spec::Fp8 fp8_;
   Bias mode_;
 };
 
@@ -48,6 +50,7 @@ class RowLinear {
   tensor::GradQueue& queue_;
   const dist::Group& ranks_;
   bool sequence_parallel_;
+  spec::Fp8 fp8_;
 };
 
 }  // namespace espalier::nn

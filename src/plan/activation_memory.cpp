@@ -26,6 +26,7 @@ internal::GhostSizes sizes_of(const RunShape& run, ProductKind products) {
   sizes.dropout = model.has_dropout;
   sizes.products = products;
   sizes.z_loss = run.z_loss;
+  sizes.rounds_operands = run.fp8 != spec::Fp8::kNone;
   sizes.kept_input_share = run.divides_kept_inputs ? 1 / tp : 1;
   return sizes;
 }

@@ -61,7 +61,8 @@ std::string holds(const RunPlan& plan, int64_t stage) {
 std::string model_text(const RunPlan& plan) {
   const spec::ModelSpec& model = plan.run.model;
   return concat("model        ", format_count(plan.num_parameters), " parameters: ", model.description, ", vocabulary ",
-                format_count(model.vocabulary.padded_size), "; ", to_string(plan.run.precision), "\n");
+                format_count(model.vocabulary.padded_size), "; ", to_string(plan.run.precision),
+                plan.run.fp8 == spec::Fp8::kNone ? "" : ", linear layers of fp8 " + to_string(plan.run.fp8), "\n");
 }
 
 std::string grid_text(const RunPlan& plan) {

@@ -11,6 +11,15 @@ std::string to_string(Precision precision) {
   return "";
 }
 
+std::string to_string(spec::Fp8 fp8) {
+  switch (fp8) {
+    case spec::Fp8::kNone: return "none";
+    case spec::Fp8::kE4M3: return "e4m3";
+    case spec::Fp8::kHybrid: return "hybrid";
+  }
+  return "none";
+}
+
 double element_bytes(Precision precision) { return precision == Precision::kFp32 ? 4 : 2; }
 
 double stream_element_bytes(const RunShape& run) {

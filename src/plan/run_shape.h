@@ -7,6 +7,7 @@
 
 #include "plan/recompute.h"
 #include "plan/schedule.h"
+#include "spec/fp8.h"
 #include "spec/grid.h"
 #include "spec/model_spec.h"
 #include "spec/optimizer_settings.h"
@@ -18,6 +19,8 @@ enum class GradReduceType { kFp32, kBf16 };
 
 // "bf16"
 std::string to_string(Precision precision);
+// "e4m3", "hybrid"
+std::string to_string(spec::Fp8 fp8);
 // Bytes of an element of weights and activations.
 double element_bytes(Precision precision);
 
@@ -25,6 +28,7 @@ struct RunShape {
   spec::ModelSpec model;
   spec::GridShape grid;
   Precision precision = Precision::kFp32;
+  spec::Fp8 fp8 = spec::Fp8::kNone;  // of the linear layers of transformer layers
   Recompute recompute;
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int64_t num_chunks = 1;

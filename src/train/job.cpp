@@ -299,7 +299,8 @@ void Job::build_model() {
                                  config_.parallel.sequence_parallel,
                                  &reducer_->layers(),
                                  config_.training.z_loss,
-                                 logits_ ? &*logits_ : nullptr};
+                                 logits_ ? &*logits_ : nullptr,
+                                 config_.training.fp8};
   const models::StageOptions options{.recompute = run.recompute,
                                      .seed = static_cast<uint64_t>(config_.training.seed),
                                      .divide_kept_inputs = run.divides_kept_inputs};

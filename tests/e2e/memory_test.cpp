@@ -53,7 +53,8 @@ TEST_F(Memory, OpsKeepWhatThePlanLists) {
   for (const std::string& flags : std::vector<std::string>{
            "", llama, recomputed, " --bf16", " --bf16 --position-embedding-type absolute --hidden-dropout 0",
            " --checkpoint-activations", " --recompute-granularity full --recompute-method block",
-           " --bf16 --fp32-residual-connection", recomputed + " --fp32-residual-connection"}) {
+           " --bf16 --fp32-residual-connection", recomputed + " --fp32-residual-connection",
+           " --bf16 --fp8-format hybrid", recomputed + " --fp8-format e4m3"}) {
     const config::RunConfig config = resolved(words(flags));
     const auto expected = [&] {
       const plan::RunShape run = config::run_shape(config);
@@ -90,7 +91,9 @@ TEST_F(Memory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
            " --checkpoint-activations --checkpoint-num-layers 2", " --micro-batch-size 8",
            " --bf16 --num-layers 6 --recompute-granularity full --recompute-method block --recompute-num-layers 3",
            " --fp16 --initial-loss-scale 1024", " --bf16 --fp32-residual-connection",
-           " --bf16 --fp32-residual-connection --hidden-dropout 0 --checkpoint-activations"}) {
+           " --bf16 --fp32-residual-connection --hidden-dropout 0 --checkpoint-activations",
+           " --bf16 --fp8-format hybrid", llama + " --fp8-format hybrid",
+           " --bf16 --fp8-format e4m3 --checkpoint-activations"}) {
     const Words run = words(kShape + flags);
     const config::RunConfig config = resolved(run);
     const plan::RunShape shape = config::run_shape(config);

@@ -49,7 +49,7 @@ TEST_P(Resume, StoppedAndResumedEqualsStraightBitForBit) {
 INSTANTIATE_TEST_SUITE_P(
     Precisions, Resume,
     ::testing::Values(
-        Case{"fp32", {}}, Case{"bf16", {"--bf16"}},
+        Case{"fp32", {}}, Case{"bf16", {"--bf16"}}, Case{"fp8", {"--bf16", "--fp8-format", "hybrid"}},
         Case{"fp16_with_overflows", {"--fp16", "--initial-loss-scale", "16777216", "--loss-scale-window", "3"}},
         Case{"batch_ramp",
              {"--rampup-batch-size", "2", "2", "24", "--train-samples", "60", "--lr-decay-samples", "60"}},

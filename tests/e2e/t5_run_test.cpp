@@ -90,8 +90,9 @@ TEST(T5Memory, OpsKeepWhatThePlanLists) {
   const TemporaryFolder folder;
   write_sentence_files(folder / "data", 200, 5);
   for (const std::string& flags : std::vector<std::string>{
-           "", "--bf16 --decoder-num-layers 3", "--normalization rmsnorm --disable-bias-linear --activation geglu",
-           "--checkpoint-activations", "--num-layers 3 --checkpoint-activations --checkpoint-num-layers 2",
+           "", "--bf16 --decoder-num-layers 3", "--bf16 --fp8-format hybrid --decoder-num-layers 3",
+           "--normalization rmsnorm --disable-bias-linear --activation geglu", "--checkpoint-activations",
+           "--num-layers 3 --checkpoint-activations --checkpoint-num-layers 2",
            "--num-layers 3 --recompute-granularity full --recompute-method block --recompute-num-layers 4",
            "--hidden-dropout 0 --max-position-embeddings 40 --decoder-seq-length 40"}) {
     const Words words = tiny_t5_run(folder / "data") + split_blanks(kOneStep + flags);
@@ -133,14 +134,26 @@ TEST(T5Memory, PlanIsWithinFivePercentOfTheAllocatorsPeak) {
   tensor::install_cpu_allocator();
   const std::string block = "--recompute-granularity full --recompute-method block --recompute-num-layers ";
   for (const std::string& flags : std::vector<std::string>{
-           "", "--bf16", "--hidden-dropout 0 --attention-dropout 0", "--fp16 --initial-loss-scale 1024",
-           "--decoder-seq-length 400", "--bf16 --decoder-seq-length 400", "--decoder-seq-length 256",
-           "--num-layers 5 --decoder-num-layers 1", "--num-layers 1 --decoder-num-layers 5", "--checkpoint-activations",
-           "--bf16 --checkpoint-activations", "--checkpoint-activations --checkpoint-num-layers 2",
-           "--bf16 --checkpoint-activations --checkpoint-num-layers 4 --decoder-seq-length 400", block + "2",
-           block + "5", "--bf16 " + block + "5 --decoder-seq-length 400",
+           "",
+           "--bf16",
+           "--hidden-dropout 0 --attention-dropout 0",
+           "--fp16 --initial-loss-scale 1024",
+           "--decoder-seq-length 400",
+           "--bf16 --decoder-seq-length 400",
+           "--decoder-seq-length 256",
+           "--num-layers 5 --decoder-num-layers 1",
+           "--num-layers 1 --decoder-num-layers 5",
+           "--checkpoint-activations",
+           "--bf16 --checkpoint-activations",
+           "--checkpoint-activations --checkpoint-num-layers 2",
+           "--bf16 --checkpoint-activations --checkpoint-num-layers 4 --decoder-seq-length 400",
+           block + "2",
+           block + "5",
+           "--bf16 " + block + "5 --decoder-seq-length 400",
            "--normalization rmsnorm --disable-bias-linear --untie-embeddings-and-output-weights --activation geglu",
-           "--bf16 --apply-residual-connection-post-layernorm", "--micro-batch-size 8"}) {
+           "--bf16 --apply-residual-connection-post-layernorm",
+           "--micro-batch-size 8",
+           "--bf16 --fp8-format hybrid"}) {
     const Words run = tiny_t5_run(folder / "data") + split_blanks(concat(kLargeT5, kOneStep, flags));
     const plan::RunShape shape = t5_shape(run);
     const double planned =

@@ -139,6 +139,29 @@ TEST(SkippedSteps, MayBeAskedForWhenARunGoesOn) {
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 7, 8, 9, 10}));
 }
 
+// Thirty steps of which only the rounding of what linear layers multiply differs.
+TEST(Fp8, LossesStayNearThoseOfBf16) {
+  const TemporaryFolder folder;
+  write_token_files(folder / "data", 400, 5);
+  const Words run = tiny_run(folder / "data") + split_blanks(
+                                                    "--bf16 --train-samples 240 --lr-decay-samples 240 "
+                                                    "--hidden-dropout 0 --attention-dropout 0 --save-interval 1000");
+  train(run + Words{"--save", folder / "bf16"});
+  const auto bf16 = step_records(folder / "bf16");
+  ASSERT_EQ(bf16.size(), 30u);
+  const auto loss = [](const nlohmann::json& record) { return record.at("lm_loss").get<double>(); };
+  ASSERT_LT(loss(bf16.back()), loss(bf16.front()) - 0.1);
+  for (const char* format : {"e4m3", "hybrid"}) {
+    train(run + Words{"--fp8-format", format, "--save", folder / format});
+    const auto fp8 = step_records(folder / format);
+    ASSERT_EQ(fp8.size(), 30u);
+    EXPECT_NE(loss(fp8.front()), loss(bf16.front())) << format;
+    for (size_t step = 0; step < fp8.size(); ++step)
+      EXPECT_NEAR(loss(fp8[step]), loss(bf16[step]), 0.02 * loss(bf16[step])) << format << ", step " << step + 1;
+  }
+  EXPECT_NE(loss(step_records(folder / "e4m3").back()), loss(step_records(folder / "hybrid").back()));
+}
+
 class SameNumbers : public ::testing::TestWithParam<Words> {};
 
 // Splitting a batch differently, or recomputing, moves sums by rounding only: fp32, relative to the plain run.

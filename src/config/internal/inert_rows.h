@@ -14,6 +14,8 @@ constexpr Takes kFlag = Takes::kFlag, kOne = Takes::kOne, kList = Takes::kList;
 // Reasons that several files give.
 inline constexpr const char* kBuckets = "gradients are reduced in buckets while the backward pass runs";
 inline constexpr const char* kFused = "kernels are always fused, and equal the unfused form";
+// Resolver::resolve_fp8 refuses these beside a format.
+inline constexpr const char* kNotWithFp8 = "it changes layers of fp8, and is refused beside --fp8-format";
 inline constexpr const char* kOnlyExperts = "only mixtures of experts read it";
 inline constexpr const char* kOnlyMamba = "only Mamba layers read it";
 inline constexpr const char* kOnlyT5 = "only T5 and masked models read it";

@@ -21,6 +21,7 @@ class Resolver {
   void resolve_length();
   void resolve_model();
   void resolve_precision();
+  void resolve_fp8();
   void resolve_grid();
   void resolve_pipeline();
   void resolve_zero();

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "spec/fp8.h"
 #include "spec/optimizer_element.h"
 
 namespace espalier::kernels {
@@ -301,6 +302,9 @@ struct RowKernels {
   double (*sum_of_squares)(const float* values, int64_t count);
   int64_t (*count_zeros)(const float* values, int64_t count);
   int64_t (*count_not_finite)(const float* values, int64_t count);
+  // kernels/fp8.h
+  uint32_t (*largest_magnitude)(const Bf16* values, int64_t count);
+  void (*round_to_grid)(const spec::Fp8Grid& grid, const Bf16* values, int64_t count, Bf16* rounded);
   // The words of 16 successive counters whose word 0 starts at `first`.
   void (*philox_words)(const PhiloxRoundKeys& keys, uint32_t first, uint32_t word1, uint32_t word2, uint32_t word3,
                        uint32_t* words);

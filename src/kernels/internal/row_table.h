@@ -3,6 +3,7 @@
 
 #include "kernels/internal/activation_rows.h"
 #include "kernels/internal/dropout_rows.h"
+#include "kernels/internal/fp8_rows.h"
 #include "kernels/internal/layer_norm_rows.h"
 #include "kernels/internal/optimizer_rows.h"
 #include "kernels/internal/paged_attention_rows.h"
@@ -68,6 +69,8 @@ constexpr RowKernels make_row_kernels() {
           .sum_of_squares = sum_of_squares<V>,
           .count_zeros = count_zeros<V>,
           .count_not_finite = count_not_finite<V>,
+          .largest_magnitude = largest_magnitude<V>,
+          .round_to_grid = round_to_grid<V>,
           .philox_words = philox_words_of<V>};
 }
 

@@ -65,6 +65,32 @@ double GhostModel::weight_grad_bytes(double in, double out) const {
 }
 
 Ghost GhostModel::linear(const Ghost& x, double in, double out) {
+  return s_.rounds_operands ? rounding_linear(x, in, out) : plain_linear(x, in, out);
+}
+
+// The rounded x is kept in the place of x; the rounded weight is made for each of two products.
+Ghost GhostModel::rounding_linear(const Ghost& x, double in, double out) {
+  const Ghost rounded = make(s_.tokens * in * s_.element), weight = make(in * out * s_.element);
+  if (has_graph_) save("linear", "x", rounded);
+  need(product_bytes(in, out));
+  push([this, rounded, in, out, tokens = s_.tokens](const Ghost&) {
+    const Ghost rounded_dy = make(tokens * out * s_.element);
+    const auto multiply = [&] {
+      const Ghost rounded_weight = make(in * out * s_.element);
+      need(product_bytes(out, in));
+      return make(tokens * in * s_.element);
+    };
+    const Ghost dx = multiply();
+    if (deferring_)
+      deferred_.insert(deferred_.end(), {rounded, rounded_dy});
+    else
+      need(weight_grad_bytes(in, out));
+    return dx;
+  });
+  return make(s_.tokens * out * s_.element);
+}
+
+Ghost GhostModel::plain_linear(const Ghost& x, double in, double out) {
   need(product_bytes(in, out));
   if (has_graph_) save("linear", "x", x);
   push([this, x, in, out, tokens = s_.tokens](const Ghost& dy) {
@@ -349,7 +375,7 @@ Ghost GhostModel::widen(Ghost x) {
 
 Ghost GhostModel::dense_activation(Ghost x) {
   const double all_tokens = std::exchange(s_.tokens, s_.rows);
-  const Ghost inner = linear(std::exchange(x, nullptr), s_.hidden, s_.hidden);
+  const Ghost inner = plain_linear(std::exchange(x, nullptr), s_.hidden, s_.hidden);
   s_.tokens = all_tokens;
   if (has_graph_) save("bias_activation", "x", inner);
   push([this, inner](const Ghost&) { return make_x(); });

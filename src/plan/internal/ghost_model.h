@@ -16,8 +16,9 @@ using spec::Ghost;
 // parallelism.
 struct GhostSizes {
   bool z_loss = false;
-  double element = 4;         // bytes of the compute type,
-  double stream_element = 4;  // and of the residual stream's between layers
+  bool rounds_operands = false;  // linear layers of the transformer's make a rounded copy of what they multiply
+  double element = 4;            // bytes of the compute type,
+  double stream_element = 4;     // and of the residual stream's between layers
   double sequence_length = 0;
   double rows = 0, tokens = 0;  // S * b; s/cp * b
   double hidden = 0;
@@ -73,6 +74,8 @@ class GhostModel : public spec::GhostOps {
   double product_bytes(double in, double out) const;
   double weight_grad_bytes(double in, double out) const;
   Ghost linear(const Ghost& x, double in, double out);
+  Ghost rounding_linear(const Ghost& x, double in, double out);
+  Ghost plain_linear(const Ghost& x, double in, double out);
   Ghost gather(const Ghost& x);           // [S, ...] -> [s/cp, ...]
   Ghost sum_and_split(Ghost x);           // [s/cp, ...] -> [S, ...]
   Ghost exchange(Ghost x, double bytes);  // sequence_to_heads, heads_to_sequence
