@@ -108,7 +108,6 @@ void Resolver::resolve_fp8() {
   if (said == nullptr) return;
   if (!training.bf16)
     problems_.add(origin(said), " rounds what linear layers multiply, which has to be bf16; give --bf16 too");
-  if (may_go_to_gpu(config_)) problems_.add(origin(said), " is of runs on the CPU; give --device cpu, or leave it out");
   if (!training.fp8_recipe.empty() && training.fp8_recipe != "tensorwise")
     problems_.add(origin("--fp8-recipe"),
                   " is not built in: each tensor is scaled by its own largest magnitude; use --fp8-recipe tensorwise");

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "spec/fp8.h"
+
 namespace espalier::spec {
 struct OptimizerKind;
 }  // namespace espalier::spec
@@ -48,6 +50,23 @@ class DeviceOps {
   virtual void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) const = 0;
   // Over all dimensions but the last: [columns] fp32.
   virtual at::Tensor column_sums(const at::Tensor& x) const = 0;
+
+  // kernels/fp8_linear.h. A bf16 matrix as codes of one scale, Float8_e4m3fn or Float8_e5m2: as it lies, transposed,
+  // or both. Products sum over what lies together in memory.
+  enum class Fp8Sides { kPlain, kTransposed, kBoth };
+  struct Fp8Matrix {
+    at::Tensor plain, transposed;  // [rows, columns], [columns, rows]; undefined where not wanted
+    at::Tensor scale;              // fp32 [1], multiplies the codes
+  };
+  virtual Fp8Matrix to_fp8(const at::Tensor& x, spec::Fp8Format format, Fp8Sides sides) const = 0;
+  struct Fp8Codes {
+    const at::Tensor &codes, &scale;
+  };
+  // to [m, n] = a [m, k] b^T (+ bias [n], unless undefined), or to += a b^T; b: [n, k]. `to`: bf16 or, without a bias,
+  // fp32. Not both factors are e5m2. Where the device has no such product, the same numbers are multiplied in bf16, and
+  // the result says why; else it is nullptr.
+  virtual const char* fp8_product(const Fp8Codes& a, const Fp8Codes& b, const at::Tensor& bias, const at::Tensor& to,
+                                  bool add) const = 0;
 
   // kernels/layer_norm.h; mean, rstd: [rows] fp32.
   struct Normalized {

@@ -11,6 +11,7 @@
 namespace espalier::cuda {
 Stream current_stream() { return nullptr; }
 at::Device current_device() { return at::kCPU; }
+bool multiplies_fp8() { return cuda_test::cublas_on_host().has_fp8; }
 }  // namespace espalier::cuda
 
 namespace espalier::cuda_test {
@@ -26,6 +27,7 @@ struct Operation {
   int32_t transposed_a = CUBLAS_OP_N, transposed_b = CUBLAS_OP_N, bias_type = -1;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
+  const float *scale_a = nullptr, *scale_b = nullptr;
 };
 struct Layout {
   cudaDataType type;
@@ -56,7 +58,13 @@ cublasStatus_t take(Value& value, const void* from, size_t size) {
 }
 
 at::ScalarType type_of(cudaDataType type) {
-  return type == CUDA_R_16BF ? at::kBFloat16 : type == CUDA_R_16F ? at::kHalf : at::kFloat;
+  switch (type) {
+    case CUDA_R_16BF: return at::kBFloat16;
+    case CUDA_R_16F: return at::kHalf;
+    case CUDA_R_8F_E4M3: return at::kFloat8_e4m3fn;
+    case CUDA_R_8F_E5M2: return at::kFloat8_e5m2;
+    default: return at::kFloat;
+  }
 }
 
 // Column by column, as a row-major tensor of its transpose turned round; operands in double.
@@ -75,17 +83,43 @@ struct Product {
   Layout a, b, result;
 };
 
+bool is_fp8(const Layout& layout) { return layout.type == CUDA_R_8F_E4M3 || layout.type == CUDA_R_8F_E5M2; }
+
+// Operands of one type, and scales of none.
+bool fits_plain(const Product& product) {
+  return product.a.type == product.b.type && product.operation.scale_a == nullptr &&
+         product.operation.scale_b == nullptr;
+}
+
+// "cublasLtMatmul" and "Tensor Core Usage" of its documentation: both operands of 8 bits, not both e5m2, a result of
+// bf16 or fp32, the first transposed and the second not, sizes and strides in multiples of 16 bytes. Scales are read
+// from the device, where not given they are 1: here forgetting one is a mistake.
+bool fits_fp8(const Product& product) {
+  const Layout &a = product.a, &b = product.b, &result = product.result;
+  const auto whole = [](int64_t size) { return size > 0 && size % 16 == 0; };
+  return is_fp8(a) && is_fp8(b) && !(a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) &&
+         (result.type == CUDA_R_16BF || result.type == CUDA_R_32F) && product.operation.transposed_a == CUBLAS_OP_T &&
+         product.operation.transposed_b == CUBLAS_OP_N && whole(a.rows) && whole(a.columns) && whole(b.rows) &&
+         whole(b.columns) && whole(a.stride) && whole(b.stride) && whole(result.stride) &&
+         product.operation.scale_a != nullptr && product.operation.scale_b != nullptr &&
+         (product.operation.epilogue != CUBLASLT_EPILOGUE_BIAS || product.operation.bias_type == CUDA_R_16BF);
+}
+
 bool fits(const Product& product) {
   const bool plain_a = product.operation.transposed_a == CUBLAS_OP_N,
              plain_b = product.operation.transposed_b == CUBLAS_OP_N;
   return (plain_a ? product.a.rows : product.a.columns) == product.result.rows &&
          (plain_b ? product.b.columns : product.b.rows) == product.result.columns &&
          (plain_a ? product.a.columns : product.a.rows) == (plain_b ? product.b.rows : product.b.columns) &&
-         product.a.type == product.b.type && product.a.stride >= product.a.rows && product.b.stride >= product.b.rows &&
-         product.result.stride >= product.result.rows;
+         product.a.stride >= product.a.rows && product.b.stride >= product.b.rows &&
+         product.result.stride >= product.result.rows &&
+         (is_fp8(product.a) || is_fp8(product.b) ? fits_fp8(product) : fits_plain(product));
 }
 
 void compute(const Product& product, const void* a, const void* b, void* result, float alpha, float beta) {
+  const Operation& operation = product.operation;
+  if (operation.scale_a != nullptr) alpha *= *operation.scale_a;
+  if (operation.scale_b != nullptr) alpha *= *operation.scale_b;
   at::Tensor sums = alpha * at::mm(operand(a, product.a, product.operation.transposed_a),
                                    operand(b, product.b, product.operation.transposed_b));
   const at::Tensor to = matrix(result, product.result);
@@ -158,6 +192,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t made, cublasL
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(operation.epilogue, value, size);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(operation.bias, value, size);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return take(operation.bias_type, value, size);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return take(operation.scale_a, value, size);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return take(operation.scale_b, value, size);
     default: return CUBLAS_STATUS_INVALID_VALUE;
   }
 }
@@ -238,7 +274,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
       product.operation.transposed_a != chosen->operation.transposed_a ||
       product.operation.transposed_b != chosen->operation.transposed_b || !is_aligned(a, promised.alignment_a) ||
       !is_aligned(b, promised.alignment_b) || !is_aligned(c, promised.alignment_c) ||
-      !is_aligned(d, promised.alignment_d))
+      !is_aligned(d, promised.alignment_d) || !fits(product) ||
+      (is_fp8(product.a) && !(is_aligned(a, 16) && is_aligned(b, 16) && is_aligned(d, 16))))
     return CUBLAS_STATUS_INVALID_VALUE;
   ++state.light_products;
   compute(product, a, b, d, *static_cast<const float*>(alpha), *static_cast<const float*>(beta));

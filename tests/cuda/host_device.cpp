@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "kernels/cuda/fp8_products.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/stream.h"
@@ -41,6 +42,14 @@ void multiply_transposed_with_bias(const at::Tensor& a, const at::Tensor& b, con
 }
 void add_transposed_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& to) {
   put(at::mm(a.to(at::kFloat).t(), b.to(at::kFloat)), to, true);
+}
+
+const char* multiply_codes(const Fp8Factor& a, const Fp8Factor& b, const at::Tensor& bias, const at::Tensor& to,
+                           bool add) {
+  const auto values = [](const Fp8Factor& factor) { return factor.codes.to(at::kFloat) * factor.scale; };
+  const at::Tensor product = at::mm(values(a), values(b).t());
+  put(bias.defined() ? product + bias.to(at::kFloat) : product, to, add);
+  return nullptr;
 }
 
 }  // namespace espalier::cuda

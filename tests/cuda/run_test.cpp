@@ -41,6 +41,19 @@ TEST(DeviceRun, TwentyStepsAgreeWithTheCpu) {
   expect_equal_losses(folder / "cpu", folder / "device", 0.01);
 }
 
+TEST(DeviceRun, StepsOfFp8AgreeWithTheCpu) {
+  const TemporaryFolder folder;
+  test::write_token_files(folder / "data", 200, 5);
+  const Words run =
+      test::tiny_run(folder / "data") +
+      Words{"--bf16", "--fp8-format",  "hybrid", "--global-batch-size", "4", "--save-interval", "1000", "--eval-iters",
+            "0",      "--hidden-size", "48",     "--train-samples",     "40"};
+  test::train(run + Words{"--save", folder / "cpu"});
+  train_on_device(run + Words{"--save", folder / "device"});
+  ASSERT_EQ(step_records(folder / "device").size(), 10u);
+  expect_equal_losses(folder / "cpu", folder / "device", 0.01);
+}
+
 TEST(DeviceRun, StateGoesFromCpuToDeviceAndBack) {
   const TemporaryFolder folder;
   test::write_token_files(folder / "data", 200, 5);
@@ -93,6 +106,12 @@ TEST(DeviceRun, HostWaitsOfAStepDoNotGrowWithItsMicroBatches) {
   EXPECT_EQ(four.in_passes, kSteps);
   EXPECT_EQ(one.in_optimizer, kSteps) << "for the norm of all gradients at once";
   EXPECT_EQ(four.in_optimizer, kSteps);
+}
+
+TEST(DeviceRun, RoundingToFp8IsNotWaitedFor) {
+  const HostWaits::Counts counts = waits_of_run(kFourMicroBatches + Words{"--fp8-format", "hybrid"});
+  EXPECT_EQ(counts.in_passes, kSteps);
+  EXPECT_EQ(counts.in_optimizer, kSteps);
 }
 
 TEST(DeviceRun, AveragesOfMicroBatchesAreNotWaitedFor) {

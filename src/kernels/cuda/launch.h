@@ -8,6 +8,7 @@
 
 #include "kernels/internal/attention_problem.h"
 #include "kernels/internal/row_kernels.h"
+#include "spec/fp8.h"
 
 struct CUstream_st;
 
@@ -160,6 +161,20 @@ struct AttentionScratch {
 int64_t attention_diagonals(const AttentionProblem& problem);  // sums of all diagonals
 void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients,
                         const AttentionScratch& scratch, Stream stream);
+
+// ---- fp8 (spec/fp8.h)
+
+// Of a bf16 matrix [rows, columns] with elements: codes of one scale. `parts`: scratch, fp8_parts(rows * columns).
+struct Fp8Codes {
+  const void* x;
+  spec::Fp8Format format;
+  uint8_t* codes;       // [rows, columns]; nullptr: not wanted
+  uint8_t* transposed;  // [columns, rows]; nullptr: not wanted
+  float* scale;         // that codes are multiplied by: 2^-k
+  float* parts;
+};
+int64_t fp8_parts(int64_t count);
+void fp8_codes(const Fp8Codes& args, int64_t rows, int64_t columns, Stream stream);
 
 // ---- optimizer
 

@@ -62,6 +62,8 @@ Operation make_operation(const LightProduct& product) {
   Operation operation(made);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, product.a.operation);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, product.b.operation);
+  if (product.a.scale != nullptr) set(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, product.a.scale);
+  if (product.b.scale != nullptr) set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, product.b.scale);
   if (product.bias != nullptr) {
     set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
@@ -80,7 +82,7 @@ uint32_t alignment_of(const void* data) {
 struct Shape {
   int device;
   cublasOperation_t operation_a, operation_b;
-  cudaDataType_t operand_type, result_type;
+  cudaDataType_t type_a, type_b, result_type;
   int64_t rows, columns, depth;
   bool add, has_bias;
   uint32_t alignment_a, alignment_b, alignment_result, alignment_bias;
@@ -91,7 +93,8 @@ Shape shape_of(const LightProduct& product) {
   return {.device = current_device().index(),
           .operation_a = product.a.operation,
           .operation_b = product.b.operation,
-          .operand_type = product.operand_type,
+          .type_a = product.a.type,
+          .type_b = product.b.type,
           .result_type = product.result_type,
           .rows = product.rows,
           .columns = product.columns,
@@ -165,8 +168,8 @@ class Choices {
 
 bool multiply_light(const LightProduct& product) {
   const cublasLtHandle_t handle = at::cuda::getCurrentCUDABlasLtHandle();
-  const Descriptors of{make_operation(product), make_layout(product.operand_type, product.a.rows, product.a.columns),
-                       make_layout(product.operand_type, product.b.rows, product.b.columns),
+  const Descriptors of{make_operation(product), make_layout(product.a.type, product.a.rows, product.a.columns),
+                       make_layout(product.b.type, product.b.rows, product.b.columns),
                        make_layout(product.result_type, product.rows, product.columns)};
   Choices& choices = Choices::of_process();
   const std::optional<cublasLtMatmulAlgo_t> algorithm = choices.algorithm(handle, of, shape_of(product));

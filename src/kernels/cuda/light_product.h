@@ -17,9 +17,10 @@ struct LightProduct {
     const void* data;
     cublasOperation_t operation;
     int64_t rows, columns;  // as stored, without gaps
+    cudaDataType_t type;
+    const float* scale = nullptr;  // of fp8: on the device, multiplies the values
   };
   Operand a, b;
-  cudaDataType_t operand_type;
   void* result;
   cudaDataType_t result_type;
   int64_t rows, columns;

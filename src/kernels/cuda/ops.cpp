@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "kernels/cross_entropy_blocks.h"
+#include "kernels/cuda/fp8_products.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/optimizer_lists.h"
 #include "kernels/cuda/products.h"
@@ -219,6 +220,36 @@ class CudaOps : public kernels::DeviceOps {
     const SumStorage storage(rows_of(x), x.size(-1));
     cuda::column_sums(element_of(x), x.const_data_ptr(), rows_of(x), x.size(-1), storage.pointers(), current_stream());
     return storage.sums[0];
+  }
+
+  Fp8Matrix to_fp8(const at::Tensor& x, spec::Fp8Format format, Fp8Sides sides) const override {
+    const auto type = format == spec::Fp8Format::kE4M3 ? at::kFloat8_e4m3fn : at::kFloat8_e5m2;
+    const int64_t rows = x.size(0), columns = x.size(1);
+    Fp8Matrix result;
+    if (sides != Fp8Sides::kTransposed) result.plain = at::empty({rows, columns}, x.options().dtype(type));
+    if (sides != Fp8Sides::kPlain) result.transposed = at::empty({columns, rows}, x.options().dtype(type));
+    if (x.numel() == 0) {
+      result.scale = at::ones({1}, x.options().dtype(at::kFloat));
+      return result;
+    }
+    result.scale = empty_floats({1});
+    const at::Tensor parts = empty_floats({fp8_parts(x.numel())});
+    const auto codes_of = [](const at::Tensor& codes) {
+      return codes.defined() ? static_cast<uint8_t*>(codes.mutable_data_ptr()) : nullptr;
+    };
+    fp8_codes({.x = x.const_data_ptr(),
+               .format = format,
+               .codes = codes_of(result.plain),
+               .transposed = codes_of(result.transposed),
+               .scale = result.scale.mutable_data_ptr<float>(),
+               .parts = parts.mutable_data_ptr<float>()},
+              rows, columns, current_stream());
+    return result;
+  }
+
+  const char* fp8_product(const Fp8Codes& a, const Fp8Codes& b, const at::Tensor& bias, const at::Tensor& to,
+                          bool add) const override {
+    return multiply_codes({a.codes, a.scale}, {b.codes, b.scale}, bias, to, add);
   }
 
   Normalized layer_norm_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -28,10 +28,10 @@ void multiply_plainly(const LightProduct& product) {
   const int64_t depth = product.a.operation == CUBLAS_OP_N ? product.a.columns : product.a.rows;
   const float one = 1, before = product.add ? 1 : 0;
   check(cublasGemmEx(handle, product.a.operation, product.b.operation, static_cast<int>(product.rows),
-                     static_cast<int>(product.columns), static_cast<int>(depth), &one, product.a.data,
-                     product.operand_type, static_cast<int>(product.a.rows), product.b.data, product.operand_type,
-                     static_cast<int>(product.b.rows), &before, product.result, product.result_type,
-                     static_cast<int>(product.rows), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+                     static_cast<int>(product.columns), static_cast<int>(depth), &one, product.a.data, product.a.type,
+                     static_cast<int>(product.a.rows), product.b.data, product.b.type, static_cast<int>(product.b.rows),
+                     &before, product.result, product.result_type, static_cast<int>(product.rows), CUBLAS_COMPUTE_32F,
+                     CUBLAS_GEMM_DEFAULT));
 }
 
 struct Operand {
@@ -41,7 +41,8 @@ struct Operand {
   int64_t columns() const { return matrix.size(transposed ? 0 : 1); }
   // A row-major matrix is its transpose, column by column.
   LightProduct::Operand of_transpose() const {
-    return {matrix.const_data_ptr(), transposed ? CUBLAS_OP_T : CUBLAS_OP_N, matrix.size(1), matrix.size(0)};
+    return {matrix.const_data_ptr(), transposed ? CUBLAS_OP_T : CUBLAS_OP_N, matrix.size(1), matrix.size(0),
+            data_type(matrix)};
   }
 };
 
@@ -73,7 +74,6 @@ void multiply(const Operand& a, const Operand& b, const at::Tensor& to, const Be
   if (a.columns() == 0) return put_before(to, before);
   LightProduct product{.a = b.of_transpose(),
                        .b = a.of_transpose(),
-                       .operand_type = data_type(a.matrix),
                        .result = to.mutable_data_ptr(),
                        .result_type = data_type(to),
                        .rows = to.size(1),
