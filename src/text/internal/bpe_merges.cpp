@@ -17,6 +17,7 @@ constexpr size_t kFewestSlots = 64;
 BpeMerges::BpeMerges(size_t expected) {
   const size_t slots = std::bit_ceil(std::max(kFewestSlots, 2 * expected + 2));
   entries_.assign(slots, Entry{-1, -1, kNoMerge, 0});
+  exists_.assign(slots / 8, 0);
   mask_ = slots - 1;
   shift_ = 64 - std::countr_zero(slots);
 }
@@ -24,49 +25,57 @@ BpeMerges::BpeMerges(size_t expected) {
 void BpeMerges::add_ranked(int32_t left, int32_t right, int32_t merged, uint32_t rank) {
   ESPALIER_CHECK(rank < kNoMerge, "too many merges");
   if (2 * (num_merges_ + 1) > entries_.size()) grow();
-  size_t slot = slot_of(left, right);
-  while (entries_[slot].rank != kNoMerge && !(entries_[slot].left == left && entries_[slot].right == right)) {
+  put({left, right, rank, merged});
+}
+
+void BpeMerges::put(const Entry& entry) {
+  const uint64_t hash = hash_of(entry.left, entry.right);
+  size_t slot = slot_of(hash);
+  while (entries_[slot].rank != kNoMerge && !(entries_[slot].left == entry.left && entries_[slot].right == entry.right))
     slot = (slot + 1) & mask_;
-  }
   if (entries_[slot].rank == kNoMerge) ++num_merges_;
-  entries_[slot] = {left, right, rank, merged};
+  entries_[slot] = entry;
+  exists_[bit_of(hash) / 64] |= uint64_t{1} << (bit_of(hash) % 64);
 }
 
 void BpeMerges::grow() {
   BpeMerges larger(entries_.size());
-  for (const Entry& entry : entries_) {
-    if (entry.rank == kNoMerge) continue;
-    size_t slot = larger.slot_of(entry.left, entry.right);
-    while (larger.entries_[slot].rank != kNoMerge) slot = (slot + 1) & larger.mask_;
-    larger.entries_[slot] = entry;
-  }
-  entries_ = std::move(larger.entries_);
-  mask_ = larger.mask_;
-  shift_ = larger.shift_;
+  for (const Entry& entry : entries_)
+    if (entry.rank != kNoMerge) larger.put(entry);
+  larger.next_rank_ = next_rank_;
+  *this = std::move(larger);
 }
 
 size_t BpeMerges::merge(int32_t* symbols, size_t count, Scratch& scratch) const {
   if (count < 2) return count;
   if (count > kLongWord) return merge_long(symbols, count, scratch);
-  uint32_t ranks[kLongWord];
-  return merge_short(symbols, count, ranks);
+  return merge_short(symbols, count);
 }
 
-// ranks[i] is the rank of the pair (symbols[i], symbols[i + 1]).
-size_t BpeMerges::merge_short(int32_t* symbols, size_t count, uint32_t* ranks) const {
-  for (size_t i = 0; i + 1 < count; ++i) ranks[i] = find(symbols[i], symbols[i + 1]).rank;
+size_t BpeMerges::merge_short(int32_t* symbols, size_t count) const {
+  // Of the pair (symbols[i], symbols[i + 1]).
+  uint32_t ranks[kLongWord];
+  int32_t merged[kLongWord];
+  const auto look_up = [&](size_t i) {
+    const Merge merge = find(symbols[i], symbols[i + 1]);
+    ranks[i] = merge.rank, merged[i] = merge.merged;
+  };
+  for (size_t i = 0; i + 1 < count; ++i) look_up(i);
   while (count > 1) {
     size_t best = 0;
     for (size_t i = 1; i + 1 < count; ++i) {
       if (ranks[i] < ranks[best]) best = i;
     }
     if (ranks[best] == kNoMerge) break;
-    symbols[best] = find(symbols[best], symbols[best + 1]).merged;
+    symbols[best] = merged[best];
     std::copy(symbols + best + 2, symbols + count, symbols + best + 1);
-    if (best + 2 < count) std::copy(ranks + best + 2, ranks + count - 1, ranks + best + 1);
+    if (best + 2 < count) {
+      std::copy(ranks + best + 2, ranks + count - 1, ranks + best + 1);
+      std::copy(merged + best + 2, merged + count - 1, merged + best + 1);
+    }
     --count;
-    if (best > 0) ranks[best - 1] = find(symbols[best - 1], symbols[best]).rank;
-    if (best + 1 < count) ranks[best] = find(symbols[best], symbols[best + 1]).rank;
+    if (best > 0) look_up(best - 1);
+    if (best + 1 < count) look_up(best);
   }
   return count;
 }

@@ -33,7 +33,9 @@ class BpeMerges {
   void add_ranked(int32_t left, int32_t right, int32_t merged, uint32_t rank);
 
   Merge find(int32_t left, int32_t right) const {
-    for (size_t slot = slot_of(left, right);; slot = (slot + 1) & mask_) {
+    const uint64_t hash = hash_of(left, right);
+    if (!may_exist(hash)) return {kNoMerge, 0};
+    for (size_t slot = slot_of(hash);; slot = (slot + 1) & mask_) {
       const Entry& entry = entries_[slot];
       if (entry.left == left && entry.right == right) return {entry.rank, entry.merged};
       if (entry.rank == kNoMerge) return {kNoMerge, 0};
@@ -52,15 +54,22 @@ class BpeMerges {
     int32_t merged;
   };
 
-  size_t slot_of(int32_t left, int32_t right) const {
+  static uint64_t hash_of(int32_t left, int32_t right) {
     const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
-    return static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> shift_);
+    return key * 0x9E3779B97F4A7C15u;
   }
+  size_t slot_of(uint64_t hash) const { return static_cast<size_t>(hash >> shift_); }
+  // Eight bits for each slot. Most pairs that are asked for have no merge, and a few hundred kilobytes that the
+  // second-level cache holds know it of all but a few of them; the entries take megabytes.
+  size_t bit_of(uint64_t hash) const { return static_cast<size_t>(hash >> (shift_ - 3)); }
+  bool may_exist(uint64_t hash) const { return (exists_[bit_of(hash) / 64] >> (bit_of(hash) % 64) & 1) != 0; }
+  void put(const Entry& entry);
   void grow();
-  size_t merge_short(int32_t* symbols, size_t count, uint32_t* ranks) const;
+  size_t merge_short(int32_t* symbols, size_t count) const;
   size_t merge_long(int32_t* symbols, size_t count, Scratch& scratch) const;
 
   std::vector<Entry> entries_;  // open addressing, at most half full
+  std::vector<uint64_t> exists_;
   size_t mask_ = 0, num_merges_ = 0;
   int shift_ = 0;
   uint32_t next_rank_ = 0;
