@@ -146,10 +146,10 @@ void measure(const Arguments& arguments) {
     for (tensor::Param& param : params.params())
       if (infer::is_matrix_of_a_layer(*param.spec)) param.value = kernels::to_int8_rows(param.value);
   const models::GptModel gpt(nn::LayerBuilder{params, dist::single_process()}, config, {});
-  infer::DecoderModel model(gpt, type, {.page_tokens = kPageTokens, .num_pages = 16 * 64, .max_positions = 0});
+  infer::DecoderModel model(gpt, {type}, {.page_tokens = kPageTokens, .num_pages = 16 * 64, .max_positions = 0});
   const double weight_bytes = bytes_of(params), products = 2 * (12.0 * 768 * 768 * static_cast<double>(layers)),
                bytes_of_token =
-                   static_cast<double>(infer::page_bytes(gpt.decoder_shape(), type, kPageTokens)) / kPageTokens;
+                   static_cast<double>(infer::page_bytes(gpt.decoder_shape(), {type}, kPageTokens)) / kPageTokens;
   const double bandwidth = read_rate(), rate = rate_of(type, false), row_rate = rate_of(type, true);
   std::printf("%s, %s, %d threads: reads %.1f GB/s; products of training %.0f GFLOP/s, of rows %.0f (%.2f)\n",
               int8 ? "int8" : c10::toString(type), cpu_isa_name(cpu_isa()), at::get_num_threads(), bandwidth / 1e9,

@@ -106,7 +106,8 @@ void fill_in(const infer::LoadedModel& loaded, const std::vector<std::string>& p
 int generate(const std::vector<std::string>& arguments) {
   GenerateOptions options;
   if (!read_generate_options(arguments, options)) return 0;
-  EngineRanks ranks("generate", options.tensor_ranks, options.num_threads);
+  EngineRanks ranks("generate",
+                    {.size = options.tensor_ranks, .device = options.device, .num_threads = options.num_threads});
   infer::LoadedModel loaded = infer::load_model(
       options.load, options.ckpt_step, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
       infer::weight_format(options.int8_weights, options.stream_layers), ranks.grid());

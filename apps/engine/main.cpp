@@ -30,26 +30,32 @@ using Words = std::vector<std::string>;
 struct EngineCommand {
   const char* name;
   int (*run)(const Words& arguments);
+  cuda::Purpose purpose = cuda::Purpose::kUse;
 };
 
 constexpr EngineCommand kCommands[] = {
-    {"train", train_rank},
-    {"parity", parity},
+    {"train", train_rank, cuda::Purpose::kTraining},
+    {"parity", parity, cuda::Purpose::kTraining},
     {"generate", generate},
     {"compare-hf", compare_hf},
     {"probe", probe},
     {"score", score},
     {"serve", serve_model},
-    {"replay", replay},
+    {"replay", replay, cuda::Purpose::kTraining},
     {"index-embed", index_embed},
     {"index-search", index_search},
     {"index-evaluate", index_evaluate},
 };
 
 int dispatch(const Words& words) {
-  if (!words.empty())
-    for (const EngineCommand& command : kCommands)
-      if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  for (const EngineCommand& command : kCommands) {
+    if (words.empty() || words[0] != command.name) continue;
+    try {
+      return command.run({words.begin() + 1, words.end()});
+    } catch (const c10::OutOfMemoryError& error) {
+      throw cuda::out_of_memory(error.what_without_backtrace(), command.purpose);
+    }
+  }
   throw UserError("espalier-engine is started by espalier; use `espalier help`", ExitCode::kUsage);
 }
 
@@ -63,10 +69,6 @@ int main(int argc, char** argv) {
     espalier::launch::open_hold();
     espalier::tensor::install_cpu_allocator();
     espalier::kernels::make_library_products_repeatable();
-    try {
-      return espalier::dispatch({argv + 1, argv + argc});
-    } catch (const c10::OutOfMemoryError& error) {
-      throw espalier::cuda::out_of_memory(error.what_without_backtrace());
-    }
+    return espalier::dispatch({argv + 1, argv + argc});
   });
 }

@@ -57,6 +57,10 @@ NeighborSource neighbor_source(const infer::LoadedModel& loaded, const NeighborO
     log_info("without neighbours, as the GPT with these weights");
     return {};
   }
+  if (!loaded.device.is_cpu())
+    throw UserError(
+        "this model reads neighbours, which is done on the CPU: give --device cpu, or --retro-without-neighbors",
+        ExitCode::kUsage);
   const std::string workdir = workdir_of(loaded, options);
   const models::NeighborShape shape = reader->neighbor_shape();
   // How far a search is says nothing of how far the caller is, who shows that.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "config/run_config.h"
 #include "dist/grid.h"
 #include "infer/load_model.h"
 #include "launch/environment.h"
@@ -16,11 +17,15 @@ namespace espalier {
 
 class EngineRanks {
  public:
-  // Before any thread starts. Where `size` is 1 this process is alone, whoever started it; else returns when all others
-  // are there. `num_threads`: of this process, as it was asked for. `stopped`: whether this process was told to stop.
-  // UserError where there are not `size` processes.
-  EngineRanks(const std::string& command, int64_t size, std::optional<int64_t> num_threads,
-              std::function<bool()> stopped = nullptr);
+  struct Asked {
+    int64_t size = 1;
+    config::Device device = config::Device::kCpu;
+    std::optional<int64_t> num_threads;  // of this process
+  };
+  // Before any thread starts. Where one process is asked for, this one is alone, whoever started it; else returns when
+  // all others are there. `stopped`: whether this process was told to stop. UserError where there are not as many
+  // processes, or not what they are to compute on.
+  EngineRanks(const std::string& command, const Asked& asked, std::function<bool()> stopped = nullptr);
   EngineRanks(const EngineRanks&) = delete;
   EngineRanks& operator=(const EngineRanks&) = delete;
 

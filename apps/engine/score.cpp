@@ -10,6 +10,7 @@
 
 #include "apps/engine/neighbors.h"
 #include "apps/engine/ranks.h"
+#include "apps/options/device_option.h"
 #include "apps/options/generate_options.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -33,6 +34,7 @@ struct ScoreOptions {
   std::string load, requests, answers;
   std::optional<int64_t> num_threads;
   int64_t tensor_ranks = 1;
+  config::Device device = config::Device::kCpu;
   bool ema = false, int8_weights = false, stream_layers = false;
   NeighborOptions neighbors;
 };
@@ -43,6 +45,7 @@ bool read_options(const std::vector<std::string>& arguments, ScoreOptions& optio
   table.add("--requests", options.requests, "lines with rows of ids").required();
   table.add("--answers", options.answers, "the same lines with log_likelihood and is_greedy, or text").required();
   add_tensor_ranks(table, options.tensor_ranks);
+  add_device(table, options.device);
   table.add("--num-threads", options.num_threads, "threads").minimum(1);
   table.add("--ema", options.ema, "the moving average of the weights");
   table.add("--int8-weights", options.int8_weights, "hold the layers' matrices in 8 bits");
@@ -249,7 +252,7 @@ struct Scorer {
     }
     const int64_t pages_of_one = (longest_row(options.requests) + kPageTokens - 1) / kPageTokens;
     const int64_t at_most =
-        kCacheBytes / infer::page_bytes(loaded.model->decoder_shape(), loaded.params->compute_type(), kPageTokens);
+        kCacheBytes / infer::page_bytes(loaded.model->decoder_shape(), loaded.weights(), kPageTokens);
     model = infer::batch_model(
         loaded, {.page_tokens = kPageTokens,
                  .num_pages = std::max<int64_t>({1, pages_of_one, std::min(at_most, kSequences * pages_of_one)}),
@@ -266,7 +269,8 @@ struct Scorer {
 int score(const std::vector<std::string>& arguments) {
   ScoreOptions options;
   if (!read_options(arguments, options)) return 0;
-  EngineRanks ranks("eval", options.tensor_ranks, options.num_threads);
+  EngineRanks ranks("eval",
+                    {.size = options.tensor_ranks, .device = options.device, .num_threads = options.num_threads});
   infer::LoadedModel loaded =
       infer::load_model(options.load, std::nullopt, options.ema ? infer::WeightSet::kEma : infer::WeightSet::kWeights,
                         infer::weight_format(options.int8_weights, options.stream_layers), ranks.grid());

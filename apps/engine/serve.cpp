@@ -1,12 +1,14 @@
 #include "apps/engine/serve.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <poll.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <future>
 #include <mutex>
@@ -46,7 +48,7 @@ infer::DecoderModelConfig sized_for_serving(const infer::LoadedModel& loaded, co
     throw UserError(concat("--max-context ", context, " is more than the ", shape.max_positions,
                            " positions that the model has learned"),
                     ExitCode::kUsage);
-  const int64_t bytes = infer::page_bytes(shape, loaded.params->compute_type(), kServedPageTokens);
+  const int64_t bytes = infer::page_bytes(shape, loaded.weights(), kServedPageTokens);
   const int64_t of_a_text = (context + kServedPageTokens - 1) / kServedPageTokens;
   return {.page_tokens = kServedPageTokens,
           .num_pages = std::max(of_a_text,
@@ -101,18 +103,29 @@ void allow_descriptors(int64_t num_connections) {
 // Why the engine stopped, reported by its own thread.
 class Failure {
  public:
-  void set(const std::string& why) {
+  void set(std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
-    why_ = why;
+    if (error_ == nullptr) error_ = std::move(error);
   }
-  std::string why() const {
+  bool is_set() const {
     const std::lock_guard lock(mutex_);
-    return why_;
+    return error_ != nullptr;
+  }
+  void raise() const {
+    const std::lock_guard lock(mutex_);
+    if (error_ == nullptr) return;
+    try {
+      std::rethrow_exception(error_);
+    } catch (const c10::OutOfMemoryError&) {
+      throw;  // main.cpp says what needs less
+    } catch (const std::exception& error) {
+      throw UserError(concat("the model failed: ", error.what()));
+    }
   }
 
  private:
   mutable std::mutex mutex_;
-  std::string why_;
+  std::exception_ptr error_;
 };
 
 // The encoder of questions tells ATen to use one thread, which a thread that comes to ATen for the first time after
@@ -177,8 +190,9 @@ void log_served(const serve::Desk& desk, const infer::LoadedModel& loaded, const
 
 // Why to end: a signal, which any of the processes may have got, or a failure.
 bool is_over(const StopSignals& signals, const infer::Leader* leader, Failure& failure) {
-  if (leader != nullptr && failure.why().empty()) failure.set(leader->trouble());
-  return signals.received() || (leader != nullptr && leader->is_to_stop()) || !failure.why().empty();
+  if (leader != nullptr && !leader->trouble().empty())
+    failure.set(std::make_exception_ptr(UserError(leader->trouble())));
+  return signals.received() || (leader != nullptr && leader->is_to_stop()) || failure.is_set();
 }
 
 void serve_until_stopped(Served& first, Served* second, const ServeOptions& options, const StopSignals& signals,
@@ -204,9 +218,9 @@ void serve_until_stopped(Served& first, Served* second, const ServeOptions& opti
                           .most_connections = options.max_connections,
                           .most_body_bytes = static_cast<uint64_t>(options.max_body_megabytes) << 20},
                          beside ? &*beside : nullptr);
-  const auto failed = [&](const std::string& why) {
+  const auto failed = [&](std::exception_ptr error) {
     service.fail();
-    failure.set(why);
+    failure.set(std::move(error));
   };
   const auto begun = [&] { engines.begun(); };
   const serve::EngineThread thread(first.engine(), failed, begun);
@@ -222,12 +236,14 @@ void serve_until_stopped(Served& first, Served* second, const ServeOptions& opti
     while (!is_over(signals, leader, failure)) ::poll(nullptr, 0, kIdleLookMs);
   }
   service.drain();
-  while (!service.is_idle() && failure.why().empty()) std::this_thread::sleep_for(kLook);
-  if (!failure.why().empty()) throw UserError("the model failed: " + failure.why());
+  while (!service.is_idle() && !failure.is_set()) std::this_thread::sleep_for(kLook);
+  failure.raise();
 }
 
 int serve_ranks(const ServeOptions& options, const StopSignals& signals) {
-  EngineRanks ranks("serve", options.tensor_ranks, options.num_threads, [&] { return signals.received().has_value(); });
+  EngineRanks ranks("serve",
+                    {.size = options.tensor_ranks, .device = options.device, .num_threads = options.num_threads},
+                    [&] { return signals.received().has_value(); });
   acknowledge_signals(ranks.grid().rank == 0);
   allow_descriptors(options.max_connections);
   Served first(options.load, options.ckpt_step, options, ranks.grid());

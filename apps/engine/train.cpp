@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "apps/engine/own_gpu.h"
 #include "apps/engine/same_options.h"
 #include "base/cpu_isa.h"
 #include "base/format.h"
@@ -77,15 +78,6 @@ void set_up_threads(const launch::RankEnvironment& place, std::optional<int64_t>
   }();
   if (!given) num_threads = share.num_threads;
   log_info("each rank: ", share.explanation);
-}
-
-// A scheduler may show each process one GPU; it must not be the same one.
-void check_own_gpu(const std::string& gpu, const launch::RankEnvironment& place, c10d::Store& store) {
-  if (gpu.empty() || store.add(concat("gpu/", place.restart_count, "/", gpu), 1) == 1) return;
-  throw UserError(
-      concat("process ", place.local_rank, " of this machine was given a GPU that another process has. Give ",
-             "each its own (CUDA_VISIBLE_DEVICES, or the scheduler's GPUs per task), or start fewer."),
-      ExitCode::kUsage);
 }
 
 dist::Grid make_grid(const config::RunConfig& config, const OptionTable& table, const launch::RankEnvironment& place,

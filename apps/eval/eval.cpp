@@ -256,6 +256,7 @@ int eval_main(const std::vector<std::string>& arguments) {
     model.stream_layers = options.stream_layers;
     model.neighbors = options.neighbors;
     model.tensor_ranks = options.tensor_ranks;
+    model.device = options.device;
     for (const EvalTask& task : tasks)
       if (model.has_encoder && task.is_megatrons())
         problems.add("--tasks ", task.task.name, ": '", options.load,

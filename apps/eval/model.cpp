@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "apps/become_engine.h"
+#include "apps/options/device_option.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -93,6 +94,7 @@ void ask_model(const EvalModel& model, const std::string& requests, const std::s
                std::optional<int64_t> num_threads) {
   std::vector<std::string> words = {"--load", model.step_folder.string(), "--requests", requests, "--answers", answers};
   if (num_threads) words.insert(words.end(), {"--num-threads", std::to_string(*num_threads)});
+  words.insert(words.end(), {"--device", name_of(model.device)});
   if (model.ema) words.push_back("--ema");
   if (model.int8_weights) words.push_back("--int8-weights");
   if (model.stream_layers) words.push_back("--stream-layers");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/options/neighbor_options.h"
+#include "config/run_config.h"
 #include "eval/prepared_task.h"
 #include "text/tokenizer.h"
 
@@ -30,14 +31,15 @@ class EvalFolder {
 struct EvalModel {
   std::filesystem::path step_folder;
   std::unique_ptr<text::Tokenizer> tokenizer;
-  int64_t sequence_length = 0;    // of its training
-  bool has_encoder = false;       // it reads the context, and its decoder says the continuation
-  std::optional<int32_t> prefix;  // the id that stands for no context
-  bool ema = false;               // ask with the moving average of its weights
-  bool int8_weights = false;      // ask with its layers' matrices in 8 bits
-  bool stream_layers = false;     // ask with layers that are read when they are needed
-  NeighborOptions neighbors;      // of a Retro
-  int64_t tensor_ranks = 1;       // processes that hold it in parts, of which this is one
+  int64_t sequence_length = 0;                   // of its training
+  bool has_encoder = false;                      // it reads the context, and its decoder says the continuation
+  std::optional<int32_t> prefix;                 // the id that stands for no context
+  bool ema = false;                              // ask with the moving average of its weights
+  bool int8_weights = false;                     // ask with its layers' matrices in 8 bits
+  bool stream_layers = false;                    // ask with layers that are read when they are needed
+  NeighborOptions neighbors;                     // of a Retro
+  config::Device device = config::Device::kCpu;  // where to ask it
+  int64_t tensor_ranks = 1;                      // processes that hold it in parts, of which this is one
 };
 
 // `load`: a run folder (its newest complete step, or `step`) or a step folder. A UserError where there is none,

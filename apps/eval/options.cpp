@@ -1,5 +1,6 @@
 #include "apps/eval/options.h"
 
+#include "apps/options/device_option.h"
 #include "apps/options/generate_options.h"
 #include "apps/tokenizer/options.h"
 #include "base/format.h"
@@ -63,6 +64,7 @@ void add_model_rows(OptionTable& table, EvalOptions& options) {
   table.add("--stream-layers", options.stream_layers,
             "read each layer when a pass comes to it: for models that do not fit into memory");
   add_tensor_ranks(table, options.tensor_ranks);
+  add_device(table, options.device);
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--requests", options.requests,
@@ -156,6 +158,8 @@ void check_use(const EvalOptions& options, bool engine_is_unclear, Problems& pro
   if (options.ema && !asks) problems.add("--ema needs --load");
   if (options.int8_weights && !asks) problems.add("--int8-weights needs --load");
   if (options.stream_layers && !asks) problems.add("--stream-layers needs --load");
+  if (options.device != config::Device::kCpu && !asks) problems.add("--device needs --load");
+  check_device(options.device, options.int8_weights, options.stream_layers, problems);
   if (options.tensor_ranks > 1 && !asks) problems.add("--tensor-model-parallel-size needs --load");
   if (options.tensor_ranks > 1 && options.int8_shift)
     problems.add("--int8-shift asks two models, and --tensor-model-parallel-size ", options.tensor_ranks,
@@ -218,7 +222,6 @@ bool read_eval_options(const std::vector<std::string>& arguments, EvalOptions& o
   table.known_elsewhere({"--quantization", "--quantize", "--load-in-8bit", "--weight-bits", "--int8", "--weights"},
                         "--int8-weights");
   table.known_elsewhere({"--batch-size", "--max-batch-size"}, "requests are put together as memory allows");
-  table.known_elsewhere({"--device", "--dtype"}, "it computes in the type of the checkpoint, on the CPU");
   table.known_elsewhere({"--results", "--results-file"}, "--results-path");
   table.known_elsewhere({"--step", "--iteration"}, "--ckpt-step");
   table.known_elsewhere({"--offload", "--cpu-offload", "--disk-offload", "--mmap"}, "--stream-layers");

@@ -8,6 +8,7 @@
 
 #include "apps/options/neighbor_options.h"
 #include "base/options.h"
+#include "config/run_config.h"
 #include "eval/results.h"
 #include "eval/zero_shot.h"
 #include "text/tokenizer.h"
@@ -30,6 +31,7 @@ struct EvalOptions {
   bool int8_shift = false;  // with the weights as they are saved too, to say what 8 bits change
   std::optional<int64_t> ckpt_step, num_threads;
   int64_t tensor_ranks = 1;
+  config::Device device = config::Device::kCpu;
   std::string requests;  // of this file, and no tasks
   std::string write_requests, read_results, results_path, results_csv;
   std::optional<eval::ResultLayout> layout;  // none: by the tasks

@@ -1,5 +1,6 @@
 #include "apps/options/generate_options.h"
 
+#include "apps/options/device_option.h"
 #include "base/output_checks.h"
 #include "base/thread_pool.h"
 
@@ -24,6 +25,7 @@ void add_generate_rows(OptionTable& table, GenerateOptions& options) {
   table.add("--stream-layers", options.stream_layers,
             "read each layer when a pass comes to it: for models that do not fit into memory");
   add_tensor_ranks(table, options.tensor_ranks);
+  add_device(table, options.device);
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table.group("text");
   table.add("--prompt", options.prompts,
@@ -84,7 +86,6 @@ void add_generate_rows(OptionTable& table, GenerateOptions& options) {
   table.known_elsewhere(
       {"--tokenizer", "--tokenizer-type", "--tokenizer-name-or-path", "--tokenizer-model", "--vocab-file"},
       "a checkpoint has its own tokenizer");
-  table.known_elsewhere({"--dtype", "--device"}, "it computes in the type of the checkpoint, on the CPU");
   table.known_elsewhere({"--do-sample"}, "it samples unless --greedy is given");
   table.known_elsewhere({"--prompt-file", "--file", "--input-file"}, "--sample-input-file");
   table.known_elsewhere({"--output", "--output-file"}, "--sample-output-file");
@@ -133,6 +134,7 @@ bool read_generate_options(const std::vector<std::string>& arguments, GenerateOp
     problems.add(table.origin("--temperature"), " is too small; use at least 1e-6, or 0 for the most likely token");
   if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
     problems.add(table.origin("--num-threads"), why);
+  check_device(options.device, options.int8_weights, options.stream_layers, problems);
   check_neighbors(options.neighbors, problems);
   check_files(table, options, problems);
   problems.raise();

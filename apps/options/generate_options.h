@@ -8,6 +8,7 @@
 
 #include "apps/options/neighbor_options.h"
 #include "base/options.h"
+#include "config/run_config.h"
 
 namespace espalier {
 
@@ -18,6 +19,7 @@ struct GenerateOptions {
   int64_t tokens_to_generate = 64, top_k = 0, seed = 1234, tensor_ranks = 1;
   double temperature = 1.0, top_p = 0;
   bool greedy = false, stop_at_eod = true, json = false;
+  config::Device device = config::Device::kCpu;
   bool int8_weights = false, stream_layers = false;
   bool ema = false;  // the moving average of the weights
   NeighborOptions neighbors;

@@ -1,5 +1,6 @@
 #include "apps/options/serve_options.h"
 
+#include "apps/options/device_option.h"
 #include "apps/options/generate_options.h"
 #include "base/file.h"
 #include "base/format.h"
@@ -68,6 +69,7 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
            "serve a Retro as the GPT with its weights: no neighbours are looked up here")
       .alias("--no-retrieval");
   add_tensor_ranks(table, options.tensor_ranks);
+  add_device(table, options.device);
   table.add("--num-threads", options.num_threads, "threads; the usable cores unless given").minimum(1);
   table
       .add("--max-context", options.max_context,
@@ -96,7 +98,6 @@ void add_options(OptionTable& table, ServeOptions& options, std::string& search_
   table.known_elsewhere({"--step", "--iteration"}, "--ckpt-step");
   table.known_elsewhere({"--tokenizer", "--tokenizer-type", "--tokenizer-name-or-path"},
                         "a checkpoint has its own tokenizer");
-  table.known_elsewhere({"--dtype", "--device"}, "it computes in the type of the checkpoint, on the CPU");
   table.known_elsewhere({"--ssl-certfile", "--ssl-keyfile", "--tls"},
                         "it speaks HTTP: TLS is for a proxy in front, such as nginx");
   table.known_elsewhere({"--api-key"}, "--api-key-file: a key on the command line is seen by everybody");
@@ -146,6 +147,7 @@ bool read_serve_options(const std::vector<std::string>& arguments, ServeOptions&
   if (const std::string why = why_too_many_threads(options.num_threads.value_or(1)); !why.empty())
     problems.add(table.origin("--num-threads"), why);
   check_passages(options, search_memory, problems);
+  check_device(options.device, options.int8_weights, options.stream_layers, problems);
   if (options.int8_weights && options.stream_layers)
     problems.add("--int8-weights and --stream-layers: one at a time; 8 bits are made once, of layers that stay");
   if (!options.beside.empty() && options.tensor_ranks > 1)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/options/index_options.h"
+#include "config/run_config.h"
 
 namespace espalier {
 
@@ -24,6 +25,7 @@ struct ServeOptions {
   std::optional<int64_t> ckpt_step, beside_step, num_threads, max_context, max_prompt_tokens;
   int64_t port = 5000, max_running = 16, max_waiting = 1024, max_body_megabytes = 4, max_connections = 4096;
   int64_t request_seconds = 600, kv_cache_megabytes = 2048, tensor_ranks = 1;
+  config::Device device = config::Device::kCpu;
   bool int8_weights = false, stream_layers = false;
   bool ema = false;                // the moving average of the weights
   bool without_neighbors = false;  // a Retro as the GPT with its weights

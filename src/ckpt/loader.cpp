@@ -78,6 +78,7 @@ std::vector<Match> match(const LoadedCheckpoint& checkpoint, const std::vector<T
     if (found == index.end()) continue;  // check_names reports it
     const StoredTensor& tensor = *found->second;
     const at::Tensor& destination = request.destination;
+    ESPALIER_CHECK(destination.is_cpu(), request.name, " is to be read into ", destination.device());
     const TensorPart wanted_part = part_of(request.name, destination, request.part);
     const std::string wanted = store::describe(dtype_of(destination.scalar_type()), wanted_part.global_shape);
     if (const std::string stored = store::describe(tensor); wanted != stored)

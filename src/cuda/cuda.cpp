@@ -12,7 +12,7 @@ namespace espalier::cuda {
 namespace {
 
 constexpr const char* kDriver = "libcuda.so.1";
-constexpr const char* kOnCpu = "--device cpu trains on the CPU.";
+constexpr const char* kOnCpu = "--device cpu computes on the CPU.";
 
 template <class Function>
 Function* symbol(void* library, const char* name) {
@@ -111,12 +111,17 @@ int64_t gpu_of_process(int64_t local_rank, int64_t count, const char* visible) {
       ExitCode::kUsage);
 }
 
-UserError out_of_memory(const std::string& said) {
-  return UserError(
-      concat("the memory of the GPU is full: ", said.substr(0, said.find('\n')),
-             "\nWhat makes a run smaller: --recompute-activations, a smaller --micro-batch-size, ",
-             "--zero-stage 1 or more, --tensor-model-parallel-size and --pipeline-model-parallel-size over ",
-             "more GPUs. 'espalier plan gpt' with the same options shows what takes how much."));
+UserError out_of_memory(const std::string& said, Purpose purpose) {
+  constexpr const char* kOfTraining =
+      "What makes a run smaller: --recompute-activations, a smaller --micro-batch-size, --zero-stage 1 or more, "
+      "--tensor-model-parallel-size and --pipeline-model-parallel-size over more GPUs. 'espalier plan gpt' with the "
+      "same options shows what takes how much.";
+  constexpr const char* kOfUse =
+      "What takes less of it: --tensor-model-parallel-size over more GPUs, fewer texts at once (--batch-size of "
+      "generate, --kv-cache-mib and --max-running of serve), shorter ones. --device cpu computes in the memory of the "
+      "machine.";
+  return UserError(concat("the memory of the GPU is full: ", said.substr(0, said.find('\n')), "\n",
+                          purpose == Purpose::kTraining ? kOfTraining : kOfUse));
 }
 
 Placement place_process(config::Device asked, int64_t local_rank) {
@@ -124,7 +129,7 @@ Placement place_process(config::Device asked, int64_t local_rank) {
   const int64_t count = num_gpus();
   if (count > 0 && asked == config::Device::kAuto && !std::filesystem::exists(plugin_path())) {
     log_warning("the driver shows ", count, " GPUs, but this build has no CUDA part ('", plugin_path().string(),
-                "' does not exist): 'scripts/setup --cuda' builds it. Training on the CPU.");
+                "' does not exist): 'scripts/setup --cuda' builds it. Computing on the CPU.");
     return {.description = "the CPU: this build has no CUDA part"};
   }
   if (count > 0) return on_gpu(local_rank, count);

@@ -1,4 +1,4 @@
-// Training on a GPU: finds it, loads libespalier_cuda.so, and makes it compute for tensors on CUDA devices.
+// Computing on a GPU: finds it, loads libespalier_cuda.so, and makes it compute for tensors on CUDA devices.
 //
 // The plugin is loaded only where there is a GPU, so that one build serves machines with and without.
 #pragma once
@@ -30,8 +30,9 @@ const PluginTable& load_plugin(const std::filesystem::path& path);
 // null. Each takes that of its number; where every process was given one of its own, that one.
 int64_t gpu_of_process(int64_t local_rank, int64_t count, const char* visible);
 
-// How a full GPU is reported: what libtorch said, and what makes a run smaller.
-UserError out_of_memory(const std::string& said);
+// How a full GPU is reported: what libtorch said, and what needs less.
+enum class Purpose { kTraining, kUse };
+UserError out_of_memory(const std::string& said, Purpose purpose);
 
 // What a process computes on.
 struct Placement {

@@ -26,8 +26,7 @@ DecoderModelConfig sized_for(const LoadedModel& loaded, const ManyTexts& texts, 
     pages += texts.texts_of_prompt * pages_for(tokens);
   }
   pages = std::min(pages, texts.at_once * pages_for(longest));
-  const int64_t at_most =
-      kCacheBytes / page_bytes(loaded.model->decoder_shape(), loaded.params->compute_type(), kPageTokens);
+  const int64_t at_most = kCacheBytes / page_bytes(loaded.model->decoder_shape(), loaded.weights(), kPageTokens);
   return {.page_tokens = kPageTokens,
           .num_pages = std::max(pages_for(longest), std::min(pages, at_most)),
           .max_positions = longest};

@@ -38,7 +38,11 @@ void load_weights(ckpt::LoadedCheckpoint& checkpoint, tensor::ParamSet& params, 
     if (param.value.defined())
       requests.push_back({param.spec->name, param.value, ckpt::held_part(*param.spec, params.shard())});
   }
-  if (set == WeightSet::kWeights) return checkpoint.load(requests, ckpt::LoadedCheckpoint::Part::kWeights, names);
+  const bool in_place = set == WeightSet::kWeights && params.device().is_cpu();
+  if (set == WeightSet::kWeights)
+    checkpoint.load(in_place ? requests : std::vector<ckpt::TensorRequest>(), ckpt::LoadedCheckpoint::Part::kWeights,
+                    names);
+  if (in_place) return;
   load_weights_of(checkpoint, requests, set);
 }
 
@@ -107,14 +111,23 @@ void check_division(const std::vector<spec::ParamSpec>& params, int64_t ranks) {
   }
 }
 
+void check_device(WeightFormat format, at::Device device) {
+  if (device.is_cpu() || format == WeightFormat::kSaved) return;
+  throw UserError(concat(format == WeightFormat::kInt8 ? "--int8-weights" : "--stream-layers",
+                         " works only on the CPU: leave it out, or give --device cpu"),
+                  ExitCode::kUsage);
+}
+
 // `refuse` says why the family's models cannot do what they are wanted for, where they cannot.
 LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet set, WeightFormat format,
                  const dist::Grid& grid, std::string (*refuse)(const models::FamilyRuntime& family)) {
+  check_device(format, grid.device);
   const auto entry = store::find_checkpoint(load, step, /*save=*/"");
   ESPALIER_CHECK(entry, "without --save a missing checkpoint is an error of its own");
   ckpt::LoadedCheckpoint checkpoint(entry->folder);
   LoadedModel loaded{.config = families::read_saved_run(checkpoint.manifest(), entry->folder.string()),
                      .step = entry->step,
+                     .device = grid.device,
                      .tokenizer = {},
                      .params = {},
                      .layers = {},
@@ -132,7 +145,7 @@ LoadedModel load(const std::string& load, std::optional<int64_t> step, WeightSet
   check_division(specs, grid.shape.tensor);
   loaded.params = std::make_unique<tensor::ParamSet>(
       std::move(specs), grid.tensor_shard(), compute_type(checkpoint.manifest().model.compute_type),
-      /*with_grad=*/false, is_streamed ? kLayersComeAndGo : spec::Sharing{}, in_int8 ? at::kMeta : at::kCPU);
+      /*with_grad=*/false, is_streamed ? kLayersComeAndGo : spec::Sharing{}, in_int8 ? at::kMeta : grid.device);
   if (set == WeightSet::kEma) store::check_has_ema(checkpoint.manifest(), "--ema");
   if (in_int8)
     load_int8_weights(checkpoint, *loaded.params, set);
@@ -166,6 +179,10 @@ LoadedModel load_model(const std::string& from, std::optional<int64_t> step, Wei
     throw UserError(concat(from, " holds a ", loaded.config.family->display,
                            ", which fills in masks in one process: leave out --tensor-model-parallel-size"),
                     ExitCode::kUsage);
+  if (!grid.device.is_cpu() && loaded.model == nullptr)
+    throw UserError(concat(from, " holds a ", loaded.config.family->display,
+                           ", which fills in masks on the CPU: give --device cpu"),
+                    ExitCode::kUsage);
   if (loaded.layers != nullptr && (loaded.model == nullptr || !loaded.model->bring_layers(*loaded.layers)))
     throw UserError(concat(from, " holds a ", loaded.config.family->display,
                            ", whose layers cannot be read one after another: leave out --stream-layers"),
@@ -185,10 +202,10 @@ LoadedModel load_text_encoder(const std::string& from, std::optional<int64_t> st
 }
 
 std::unique_ptr<BatchModel> batch_model(const LoadedModel& loaded, const DecoderModelConfig& config) {
-  const at::ScalarType type = loaded.params->compute_type();
-  if (loaded.leader != nullptr) return std::make_unique<LeadingModel>(*loaded.leader, *loaded.model, type, config);
+  if (loaded.leader != nullptr)
+    return std::make_unique<LeadingModel>(*loaded.leader, *loaded.model, loaded.weights(), config);
   ESPALIER_CHECK(loaded.params->shard().size == 1, "one of ", loaded.params->shard().size, " parts of a model alone");
-  return std::make_unique<DecoderModel>(*loaded.model, type, config);
+  return std::make_unique<DecoderModel>(*loaded.model, loaded.weights(), config);
 }
 
 }  // namespace espalier::infer

@@ -21,6 +21,7 @@ namespace espalier::infer {
 struct LoadedModel {
   config::RunConfig config;  // of the training run
   int64_t step = 0;
+  at::Device device = at::kCPU;
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::unique_ptr<tensor::ParamSet> params;      // compute type of the checkpoint, no gradients
   std::unique_ptr<StreamedLayers> layers;        // of WeightFormat::kStreamed
@@ -29,6 +30,8 @@ struct LoadedModel {
   std::optional<models::TextEnds> text_ends;     // of a model whose prompts an encoder reads
   // Of the first of several processes that hold parts of the weights, set by whoever made it.
   Leader* leader = nullptr;
+
+  Weights weights() const { return {params->compute_type(), device}; }
 };
 
 // How the weights are held: as they are saved, or the matrices of the layers in 8 bits (kernels/int8_weights.h), while
@@ -42,7 +45,8 @@ inline WeightFormat weight_format(bool in_int8, bool is_streamed) {
 bool is_matrix_of_a_layer(const spec::ParamSpec& spec);
 
 // `load` is a run folder (newest complete step, or `step`) or a step folder. Only weights are read, and checked. Of a
-// grid with tensor ranks this process gets its part; it outlives the model. A UserError where they cannot divide it.
+// grid with tensor ranks this process gets its part; it outlives the model. The weights come to the grid's device; on a
+// GPU they are held as they are saved. A UserError where the ranks cannot divide them.
 LoadedModel load_model(const std::string& load, std::optional<int64_t> step, WeightSet set = WeightSet::kWeights,
                        WeightFormat format = WeightFormat::kSaved, const dist::Grid& grid = dist::single_process());
 

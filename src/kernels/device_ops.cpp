@@ -9,9 +9,11 @@ namespace {
 std::array<const DeviceOps*, static_cast<size_t>(c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES)> ops_of_type{};
 }
 
-const DeviceOps* device_ops(const at::Tensor& tensor) {
-  const DeviceOps* const ops = ops_of_type[static_cast<size_t>(tensor.device().type())];
-  ESPALIER_CHECK(ops != nullptr || tensor.is_cpu(), "there are no kernels for tensors on ", tensor.device());
+const DeviceOps* device_ops(const at::Tensor& tensor) { return device_ops(tensor.device()); }
+
+const DeviceOps* device_ops(at::Device device) {
+  const DeviceOps* const ops = ops_of_type[static_cast<size_t>(device.type())];
+  ESPALIER_CHECK(ops != nullptr || device.is_cpu(), "there are no kernels for tensors on ", device);
   return ops;
 }
 

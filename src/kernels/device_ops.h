@@ -28,12 +28,14 @@ struct AttentionGradients;
 struct AttentionProblem;
 struct CrossEntropyBackward;
 struct CrossEntropyInput;
+struct DeviceTokens;
 struct DrawSite;
 struct DrawnLabels;
 struct DropoutSite;
 struct Measure;
 struct Measured;
 struct OptimizerUpdate;
+struct PagedAttention;
 struct QkNormBackward;
 struct QkNormForward;
 struct RmsNormBackward;
@@ -46,6 +48,8 @@ class DeviceOps {
 
   // kernels/matmul.h
   virtual at::Tensor matmul_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const = 0;
+  // x weight^T as fp32, without rounding to the type of x.
+  virtual at::Tensor matmul_to_fp32(const at::Tensor& x, const at::Tensor& weight) const = 0;
   virtual at::Tensor matmul_input_grad(const at::Tensor& dy, const at::Tensor& weight) const = 0;
   virtual void matmul_weight_grad(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& grad) const = 0;
   // Over all dimensions but the last: [columns] fp32.
@@ -122,6 +126,10 @@ class DeviceOps {
   virtual void attention_forward(const AttentionProblem& problem) const = 0;
   virtual void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) const = 0;
 
+  // kernels/paged_attention.h; pages hold [page_tokens, head_size] of each group, page_tokens is a power of two.
+  virtual void append_to_pages(at::ScalarType type, const PagedAttention& args, const DeviceTokens& tokens) const = 0;
+  virtual void paged_attention(at::ScalarType type, const PagedAttention& args, const DeviceTokens& tokens) const = 0;
+
   // kernels/cross_entropy_blocks.h; what is known of each token from the rows of `weight`, [tokens].
   struct SoftmaxRows {
     at::Tensor largest;      // fp32, minus infinity without rows
@@ -144,6 +152,7 @@ class DeviceOps {
 
 // What computes for a tensor: nullptr for the CPU kernels. CHECKs that another device has its implementation.
 const DeviceOps* device_ops(const at::Tensor& tensor);
+const DeviceOps* device_ops(at::Device device);
 
 // Makes `ops`, which lives as long as it is set, compute for all tensors on devices of that type. A test sets it for
 // the CPU; nullptr gives that back to the CPU kernels.

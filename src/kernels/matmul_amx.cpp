@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "kernels/internal/tile_config_amx.h"
 #include "kernels/matmul_bf16.h"
 #include "kernels/matmul_tile.h"
 
@@ -15,14 +16,7 @@ namespace espalier::kernels {
 namespace amx {
 namespace {
 
-// Eight tiles of 16 rows of 64 bytes: 0-3 C, 4-5 A, 6-7 B.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
+// Tiles 0-3 are C, 4-5 A, 6-7 B.
 
 // Of A's panel in the first-level cache (48 KiB): as deep as kWholeDepth at once, else in blocks of about kDepthBlock,
 // each for kGroup panels of B, whose sums wait in the second level.
@@ -143,7 +137,7 @@ class Unwritten {
 template <class Fetch, class Write>
 inline void for_each_row(const PanelProduct& product, Fetch fetch, Write write) {
   static const TileConfig config;
-  _tile_loadconfig(&config);
+  load_config(config);
   const DepthSlice* const slice = product.slice;
   const int64_t num_parts = (product.columns + kPanel - 1) / kPanel, block = depth_block(product.depth);
   const int64_t b_stride = slice == nullptr ? product.depth * kPanel : slice->b_stride;

@@ -9,6 +9,7 @@
 
 #include "base/cpu_isa.h"
 #include "base/error.h"
+#include "kernels/device_ops.h"
 #include "kernels/internal/row_dispatch.h"
 
 namespace espalier::kernels {
@@ -69,25 +70,63 @@ std::vector<PagedToken> tokens_of(const tensor::AttentionContext& context) {
   return tokens;
 }
 
+// Of tokens that follow each other in one sequence the pages are written once.
+tensor::PagedKeyValues::Sent sent_to(at::Device device, const std::vector<tensor::PagedKeyValues::Token>& tokens,
+                                     int64_t page_tokens) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  const at::Tensor rows = at::empty({count, DeviceTokens::kColumns}, at::kInt);
+  int32_t* row = rows.mutable_data_ptr<int32_t>();
+  std::vector<std::vector<int32_t>> sequences;
+  const int32_t* before = nullptr;
+  for (const tensor::PagedKeyValues::Token& token : tokens) {
+    if (sequences.empty() || token.pages != before) sequences.emplace_back();
+    before = token.pages;
+    std::vector<int32_t>& pages = sequences.back();
+    const int64_t touched = std::max(token.position, token.last_key) / page_tokens + 1;
+    for (auto page = static_cast<int64_t>(pages.size()); page < touched; ++page) pages.push_back(token.pages[page]);
+    row[DeviceTokens::kSequence] = static_cast<int32_t>(sequences.size()) - 1;
+    row[DeviceTokens::kPosition] = token.position;
+    row[DeviceTokens::kLastKey] = token.last_key;
+    row += DeviceTokens::kColumns;
+  }
+  size_t longest = 0;
+  for (const std::vector<int32_t>& pages : sequences) longest = std::max(longest, pages.size());
+  const at::Tensor pages = at::zeros({static_cast<int64_t>(sequences.size()), static_cast<int64_t>(longest)}, at::kInt);
+  for (size_t sequence = 0; sequence < sequences.size(); ++sequence)
+    std::copy(sequences[sequence].begin(), sequences[sequence].end(),
+              pages.mutable_data_ptr<int32_t>() + sequence * longest);
+  return {rows.to(device), pages.to(device)};
+}
+
+DeviceTokens device_tokens(const tensor::PagedKeyValues::Sent& sent, int64_t window) {
+  return {.rows = sent.tokens.const_data_ptr<int32_t>(),
+          .pages = sent.pages.const_data_ptr<int32_t>(),
+          .count = sent.tokens.size(0),
+          .pages_of_sequence = sent.pages.size(1),
+          .window = window};
+}
+
 // `qkv`: of each group `parts` rows. Appends to the pages where these hold keys and values too.
 at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionContext& context, Heads heads,
                   int64_t layer) {
   const tensor::PagedKeyValues& pages = *context.pages;
-  ESPALIER_CHECK(qkv.is_cpu() && qkv.size(1) == 1 && qkv.size(0) == static_cast<int64_t>(pages.tokens.size()),
-                 "qkv is ", qkv.sizes(), " of ", pages.tokens.size(), " tokens");
+  const DeviceOps* const device = device_ops(qkv);
+  ESPALIER_CHECK(qkv.size(1) == 1 && qkv.size(0) == static_cast<int64_t>(pages.tokens.size()), "qkv is ", qkv.sizes(),
+                 " of ", pages.tokens.size(), " tokens");
   ESPALIER_CHECK(context.dropout == 0, "not taken");
   const tensor::PagedKeyValues::Layer& kept = pages.layers.at(static_cast<size_t>(layer));
   const int64_t head_size = qkv.size(2) / (heads.groups * parts);
-  ESPALIER_CHECK(qkv.size(2) == heads.groups * parts * head_size && kept.keys.size(1) == heads.groups &&
-                     kept.keys.size(2) == page_elements(qkv.scalar_type(), pages.page_tokens, head_size) &&
-                     kept.keys.scalar_type() == qkv.scalar_type() && head_size <= kMaxPagedHeadSize &&
-                     pages.page_tokens <= kMaxPageTokens,
-                 "pages are ", kept.keys.sizes(), ", qkv is ", qkv.sizes());
+  ESPALIER_CHECK(
+      qkv.size(2) == heads.groups * parts * head_size && kept.keys.size(1) == heads.groups &&
+          kept.keys.size(2) == page_elements(qkv.device(), qkv.scalar_type(), pages.page_tokens, head_size) &&
+          kept.keys.scalar_type() == qkv.scalar_type() && head_size <= max_paged_head_size(qkv.device()) &&
+          pages.page_tokens <= kMaxPageTokens,
+      "pages are ", kept.keys.sizes(), ", qkv is ", qkv.sizes());
   const at::Tensor& bias = context.relative_bias;
   ESPALIER_CHECK(!bias.defined() || (bias.size(0) == heads.queries && bias.is_contiguous() &&
                                      bias.scalar_type() == at::kFloat && bias.size(1) + 1 >= 2 * pages.capacity),
                  "bias of ", heads.queries, " heads for ", pages.capacity, " keys");
-  const std::vector<PagedToken> tokens = tokens_of(context);
+  const std::vector<PagedToken> tokens = device == nullptr ? tokens_of(context) : std::vector<PagedToken>();
   const at::Tensor result = at::empty({qkv.size(0), 1, heads.query_columns(head_size)}, qkv.options());
   const PagedAttention args{
       .qkv = qkv.const_data_ptr(),
@@ -105,16 +144,24 @@ at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionC
       .relative_bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
       .relative_keys = bias.defined() ? (bias.size(1) + 1) / 2 : 0,
       .soft_cap = static_cast<float>(context.soft_cap)};
-  if (parts > heads.per_group()) append(args, qkv.size(0), qkv.scalar_type());
+  const bool appends = parts > heads.per_group();
+  if (device != nullptr) {
+    ESPALIER_CHECK(pages.sent.tokens.defined() && pages.sent.tokens.size(0) == qkv.size(0), "tokens were not sent");
+    const DeviceTokens sent = device_tokens(pages.sent, context.window);
+    if (appends) device->append_to_pages(qkv.scalar_type(), args, sent);
+    device->paged_attention(qkv.scalar_type(), args, sent);
+    return result;
+  }
+  if (appends) append(args, qkv.size(0), qkv.scalar_type());
 #ifndef __aarch64__
   if (holds_pairs(qkv.scalar_type())) {
     // Some tiles for every thread; more rows in each share what is done once for a tile.
     const int64_t rows = qkv.size(0) * heads.queries / (4 * at::get_num_threads());
     const int64_t most =
         std::max<int64_t>(1, std::clamp<int64_t>(rows, 16, avx512bf16::kPagedRows) / heads.per_group());
-    for_each_tile(tiles_of(tokens, most), heads.groups, [&](const Tile& tile, int64_t group) {
-      avx512bf16::paged_attention_bf16(args, tile.first, tile.count, group);
-    });
+    const auto attend_tile = cpu_isa() == CpuIsa::kAmx ? amx::paged_attention_bf16 : avx512bf16::paged_attention_bf16;
+    for_each_tile(tiles_of(tokens, most), heads.groups,
+                  [&](const Tile& tile, int64_t group) { attend_tile(args, tile.first, tile.count, group); });
     return result;
   }
 #endif
@@ -126,7 +173,9 @@ at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionC
 
 }  // namespace
 
-int64_t max_paged_head_size() { return kMaxPagedHeadSize; }
+int64_t max_paged_head_size(at::Device device) {
+  return device_ops(device) != nullptr ? kMaxDeviceHeadSize : kMaxPagedHeadSize;
+}
 
 at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer) {
   return attend(qkv, heads.per_group() + 2, context, heads, layer);
@@ -145,29 +194,44 @@ void fill_pages(const at::Tensor& key_value, std::span<const int32_t> pages, int
   const at::ScalarType type = key_value.scalar_type();
   ESPALIER_CHECK(key_value.size(1) == 1 && key_value.size(2) == groups * 2 * head_size && key_value.is_contiguous() &&
                      layer.keys.scalar_type() == type &&
-                     layer.keys.size(2) == page_elements(type, page_tokens, head_size) &&
+                     layer.keys.size(2) == page_elements(key_value.device(), type, page_tokens, head_size) &&
                      positions <= static_cast<int64_t>(pages.size()) * page_tokens,
                  "keys and values are ", key_value.sizes(), " for ", pages.size(), " pages of ", layer.keys.sizes());
+  PagedAttention args{.qkv = key_value.const_data_ptr(),
+                      .result = nullptr,
+                      .keys = layer.keys.data_ptr(),
+                      .values = layer.values.data_ptr(),
+                      .tokens = nullptr,
+                      .groups = groups,
+                      .queries = 0,
+                      .parts = 2,
+                      .head_size = head_size,
+                      .page_tokens = page_tokens,
+                      .scale = 1,
+                      .slopes = nullptr};
+  if (const DeviceOps* device = device_ops(key_value)) {
+    std::vector<tensor::PagedKeyValues::Token> tokens;
+    for (int64_t position = 0; position < positions; ++position)
+      tokens.push_back({pages.data(), static_cast<int32_t>(position), 0, false});
+    const tensor::PagedKeyValues::Sent sent = sent_to(key_value.device(), tokens, page_tokens);
+    return device->append_to_pages(type, args, device_tokens(sent, /*window=*/0));
+  }
   std::vector<PagedToken> tokens;
   for (int64_t position = 0; position < positions; ++position)
     tokens.push_back({pages.data(), static_cast<int32_t>(position), 0, 0});
-  append({.qkv = key_value.const_data_ptr(),
-          .result = nullptr,
-          .keys = layer.keys.data_ptr(),
-          .values = layer.values.data_ptr(),
-          .tokens = tokens.data(),
-          .groups = groups,
-          .queries = 0,
-          .parts = 2,
-          .head_size = head_size,
-          .page_tokens = page_tokens,
-          .scale = 1,
-          .slopes = nullptr},
-         positions, type);
+  args.tokens = tokens.data();
+  append(args, positions, type);
 }
 
-int64_t page_elements(at::ScalarType type, int64_t page_tokens, int64_t head_size) {
+void send_tokens(tensor::PagedKeyValues& pages) {
+  const at::Tensor& keys = pages.layers.back().keys;  // an encoder's layers, the first ones, have none
+  if (!keys.defined() || device_ops(keys) == nullptr) return;
+  pages.sent = sent_to(keys.device(), pages.tokens, pages.page_tokens);
+}
+
+int64_t page_elements(at::Device device, at::ScalarType type, int64_t page_tokens, int64_t head_size) {
   ESPALIER_CHECK(page_tokens % 2 == 0, "pages of ", page_tokens, " tokens");
+  if (device_ops(device) != nullptr) return page_tokens * head_size;
 #ifndef __aarch64__
   if (holds_pairs(type)) return avx512bf16::paged_elements(page_tokens, head_size);
 #endif

@@ -11,7 +11,7 @@
 
 namespace espalier::kernels {
 
-// qkv: [tokens, 1, heads.columns(head_size)], compute type, contiguous, on the CPU; token i is
+// qkv: [tokens, 1, heads.columns(head_size)], compute type, contiguous; token i is
 // context.pages->tokens[i]. Its keys and values go to its page of layer `layer`, then it attends to the positions that
 // it sees: scale, window, slopes and the bias by distance are the context's. Result: [tokens, 1, heads.queries *
 // head_size]; a token's row depends on its query and those keys and values alone, to the last bit. Heads have at most
@@ -27,10 +27,15 @@ at::Tensor paged_cross_attention(const at::Tensor& query, const tensor::Attentio
 void fill_pages(const at::Tensor& key_value, std::span<const int32_t> pages, int64_t page_tokens, int64_t head_size,
                 const tensor::PagedKeyValues::Layer& layer);
 
-// Elements that the keys, or the values, of one head take in a page of an even number of tokens. Their order is that of
-// the kernels of the type and of the instruction set in force: who else moves pages moves whole ones.
-int64_t page_elements(at::ScalarType type, int64_t page_tokens, int64_t head_size);
+// Before the first layer of a pass, with the pass's tokens in `pages`: puts them where the pages are. On the CPU
+// nothing is to be done.
+void send_tokens(tensor::PagedKeyValues& pages);
 
-int64_t max_paged_head_size();
+// Elements that the keys, or the values, of one head take in a page of an even number of tokens; on a device, a power
+// of two. Their order is that of the kernels of the device, of the type and of the instruction set in force: who else
+// moves pages moves whole ones.
+int64_t page_elements(at::Device device, at::ScalarType type, int64_t page_tokens, int64_t head_size);
+
+int64_t max_paged_head_size(at::Device device = at::kCPU);
 
 }  // namespace espalier::kernels

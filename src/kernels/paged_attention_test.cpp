@@ -58,8 +58,8 @@ class PagedAttentionTest : public testing::TestWithParam<std::tuple<at::ScalarTy
 
   void forget() {
     const auto part = [&] {
-      return at::full({kNumPages, kHeads.groups, page_elements(type(), page_tokens(), head_size())}, std::nan(""),
-                      type());
+      return at::full({kNumPages, kHeads.groups, page_elements(at::kCPU, type(), page_tokens(), head_size())},
+                      std::nan(""), type());
     };
     pages_.layers = {{part(), part()}};
   }

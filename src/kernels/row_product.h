@@ -8,8 +8,8 @@ namespace espalier::kernels {
 
 // x [t, k] * weight^T [k, n] (+ bias [n], unless undefined) -> [t, n] of type `result`: that of x, or fp32. x, weight
 // and bias have one compute type, are contiguous and on the CPU. Each element is a sum over k in fp32, in an order that
-// depends on k alone (on machines with AVX512-BF16 by its instruction for bf16), to which the bias is added, and is
-// rounded once. A weight may be in 8 bits instead (int8_weights.h).
+// depends on k alone (of bf16 on machines with AVX512-BF16 or AMX by their instructions, which take denormal numbers
+// for zeros), to which the bias is added, and is rounded once. A weight may be in 8 bits instead (int8_weights.h).
 at::Tensor row_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType result);
 
 }  // namespace espalier::kernels

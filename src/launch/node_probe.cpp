@@ -246,8 +246,7 @@ std::vector<NodeReport> probe_nodes(const RankEnvironment& place, const std::vec
   ESPALIER_CHECK(token.size() == kTokenSize, token.size());
   Responder responder(token);
   const std::string host = internal::full_host_name();
-  store.set(key("place", place.rank),
-            concat(place.local_world_size == size ? "127.0.0.1" : host, ":", responder.port()));
+  store.set(key("place", place.rank), concat(place.one_machine ? "127.0.0.1" : host, ":", responder.port()));
   const auto meet = [&](const char* what) {
     store.set(key(what, place.rank), "1");
     std::vector<std::string> all;

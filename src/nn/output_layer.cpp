@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dist/collectives.h"
+#include "kernels/device_ops.h"
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/row_product.h"
 #include "spec/shard.h"
@@ -104,15 +105,15 @@ at::Tensor OutputLayer::logits(const at::Tensor& x) const {
 }
 
 at::Tensor OutputLayer::plain_logits(const at::Tensor& x) const {
-  if (!weight_.has_grad() && x.is_cpu()) {  // of a model in use: kernels/row_product.h
-    std::vector<int64_t> shape = x.sizes().vec();
-    shape.back() = weight_.value.size(0);
-    return kernels::row_product(x.reshape({-1, x.size(-1)}), weight_.value,
-                                bias_ == nullptr ? at::Tensor() : bias_->value, at::kFloat)
-        .view(shape);
-  }
-  const at::Tensor logits = at::matmul(x, weight_.value.t()).to(at::kFloat);
-  return bias_ == nullptr ? logits : logits + bias_->value;
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = weight_.value.size(0);
+  const at::Tensor rows = x.reshape({-1, x.size(-1)}), bias = bias_ == nullptr ? at::Tensor() : bias_->value;
+  const kernels::DeviceOps* const device = kernels::device_ops(x);
+  if (device == nullptr && !weight_.has_grad())  // of a model in use
+    return kernels::row_product(rows, weight_.value, bias, at::kFloat).view(shape);
+  const at::Tensor logits = device != nullptr ? device->matmul_to_fp32(rows, weight_.value)
+                                              : at::matmul(rows, weight_.value.t()).to(at::kFloat);
+  return (bias.defined() ? logits + bias : logits).view(shape);
 }
 
 void OutputLayer::visit(tensor::ParamVisitor& visitor) { visitor.param("weight", weight_); }

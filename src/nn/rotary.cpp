@@ -33,16 +33,16 @@ const kernels::RotaryTable& RotaryTables::of(const spec::Rotary& rotary, int64_t
   return table_;
 }
 
-const kernels::RotaryTable& RotaryTables::of_any(const spec::Rotary& rotary, int64_t longest) const {
+const kernels::RotaryTable& RotaryTables::of_any(const spec::Rotary& rotary, int64_t longest, at::Device device) const {
   const int64_t short_positions = rotary.short_positions();
-  if (short_positions == 0) return of(rotary, longest);
-  if (longest_ == longest) return table_of_any_;
-  table_of_any_ = new_table(rotary, short_positions, short_positions);
+  if (short_positions == 0) return of(rotary, longest, device);
+  if (longest_ == longest && table_of_any_.cosine.device() == device) return table_of_any_;
+  kernels::RotaryTable table = new_table(rotary, short_positions, short_positions);
   if (longest > short_positions) {
     const kernels::RotaryTable of_long = new_table(rotary, longest, longest);
-    table_of_any_ = {.cosine = at::cat({table_of_any_.cosine, of_long.cosine}),
-                     .sine = at::cat({table_of_any_.sine, of_long.sine})};
+    table = {.cosine = at::cat({table.cosine, of_long.cosine}), .sine = at::cat({table.sine, of_long.sine})};
   }
+  table_of_any_ = {.cosine = table.cosine.to(device), .sine = table.sine.to(device)};
   longest_ = longest;
   return table_of_any_;
 }

@@ -13,10 +13,10 @@ class RotaryTables {
   const kernels::RotaryTable& of(const spec::Rotary& rotary, int64_t sequence_length,
                                  at::Device device = at::kCPU) const;
 
-  // On the CPU, for sequences of up to `longest` positions that are not all alike: row p is position p of a sequence
+  // On `device`, for sequences of up to `longest` positions that are not all alike: row p is position p of a sequence
   // of at most rotary.short_positions(), row short_positions() + p is that of a longer one. Without short_positions()
   // as of().
-  const kernels::RotaryTable& of_any(const spec::Rotary& rotary, int64_t longest) const;
+  const kernels::RotaryTable& of_any(const spec::Rotary& rotary, int64_t longest, at::Device device = at::kCPU) const;
 
  private:
   mutable kernels::RotaryTable table_;

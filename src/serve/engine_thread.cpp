@@ -1,10 +1,8 @@
 #include "serve/engine_thread.h"
 
-#include <exception>
-
 namespace espalier::serve {
 
-EngineThread::EngineThread(infer::Engine& engine, std::function<void(const std::string&)> failed,
+EngineThread::EngineThread(infer::Engine& engine, std::function<void(std::exception_ptr)> failed,
                            std::function<void()> begin)
     : engine_(engine), failed_(std::move(failed)), begin_(std::move(begin)), thread_([this] { run(); }) {}
 
@@ -20,8 +18,8 @@ void EngineThread::run() {
     if (begin_) begin_();
     while (!stops_)
       if (!engine_.step()) engine_.wait(kLook);
-  } catch (const std::exception& error) {
-    failed_(error.what());
+  } catch (const std::exception&) {
+    failed_(std::current_exception());
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <string>
 #include <thread>
@@ -12,9 +13,9 @@ namespace espalier::serve {
 
 class EngineThread {
  public:
-  // `failed` is called by that thread if the model throws; the engine stands still then. `begin`, if any, is the first
-  // thing that it does.
-  EngineThread(infer::Engine& engine, std::function<void(const std::string& why)> failed,
+  // `failed` is called by that thread with what the model throws; the engine stands still then. `begin`, if any, is the
+  // first thing that it does.
+  EngineThread(infer::Engine& engine, std::function<void(std::exception_ptr)> failed,
                std::function<void()> begin = nullptr);
   ~EngineThread();
   EngineThread(const EngineThread&) = delete;
@@ -24,7 +25,7 @@ class EngineThread {
   void run();
 
   infer::Engine& engine_;
-  std::function<void(const std::string&)> failed_;
+  std::function<void(std::exception_ptr)> failed_;
   std::function<void()> begin_;
   std::atomic<bool> stops_{false};
   std::thread thread_;

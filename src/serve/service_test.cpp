@@ -31,7 +31,7 @@ class TwoModels : public ToyService {
  protected:
   TwoModels() : ToyService({.model_name = "toy", .max_texts = 64, .beside = "other"}) {
     start();
-    thread_beside_.emplace(engine_beside_, [](const std::string&) {});
+    thread_beside_.emplace(engine_beside_, [](const std::exception_ptr&) {});
   }
   PlainReply ask_both(const std::string& line, const std::string& body = "") const {
     PlainClient client(both_.port());

@@ -134,7 +134,7 @@ class ToyService : public testing::Test {
         service_(desk_, http) {}
 
   void start() {
-    thread_.emplace(engine_, [this](const std::string&) { service_.fail(); });
+    thread_.emplace(engine_, [this](const std::exception_ptr&) { service_.fail(); });
   }
   PlainReply ask(const std::string& line, const std::string& body = "", const std::string& more = "") const {
     PlainClient client(service_.port());

@@ -48,6 +48,12 @@ struct PagedKeyValues {
   int64_t page_tokens = 0;
   int64_t capacity = 0;  // tokens of the longest sequence that there can be
   std::vector<Token> tokens;
+  // The same where the pages are on a device, put there by kernels::send_tokens(); int32.
+  struct Sent {
+    at::Tensor tokens;  // [tokens, 3]: number of the sequence, position, last key
+    at::Tensor pages;   // [sequences, pages of the longest]
+  };
+  Sent sent;
 };
 
 struct AttentionContext {

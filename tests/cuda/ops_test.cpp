@@ -1,6 +1,7 @@
 // Every op on the device under test against the CPU's kernels, which their own tests compare with formulas: results and
 // gradients, fp32 and bf16, awkward sizes. Random masks and Adam must be equal to the bit.
 #include "base/error.h"
+#include "kernels/device_ops.h"
 #include "kernels/draw_labels.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
@@ -24,6 +25,19 @@ TEST(DeviceOps, LinearAgrees) {
         torch::autograd::backward({y}, {random({tokens, 1, 40}, type, 4).to(device)});
         return {y, x.grad(), weight.grad, bias.grad};
       });
+}
+
+// As logits of a model in use are made.
+TEST(DeviceOps, ProductsAsFp32AreNotRoundedToTheOperandsType) {
+  for (const auto type : kTypes) {
+    const at::Tensor x = random({33, 24}, type, 1), weight = random({40, 24}, type, 2);
+    const at::Tensor expected = at::mm(x.to(at::kDouble), weight.to(at::kDouble).t());
+    const UseDevice use;
+    const at::Device device = device_under_test();
+    const at::Tensor found = kernels::device_ops(device)->matmul_to_fp32(x.to(device), weight.to(device)).cpu();
+    EXPECT_EQ(found.scalar_type(), at::kFloat);
+    EXPECT_TRUE(at::allclose(found.to(at::kDouble), expected, 1e-5, 1e-5)) << type;
+  }
 }
 
 TEST(DeviceOps, LayerNormAgrees) {

@@ -63,11 +63,15 @@ TEST(CudaPlugin, EachProcessTakesTheGpuOfItsNumberOrTheOneThatItWasGiven) {
 }
 
 TEST(CudaPlugin, AFullGpuIsToldWhatMakesARunSmaller) {
-  const std::string said = cuda::out_of_memory("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore").what();
+  const std::string said =
+      cuda::out_of_memory("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore", cuda::Purpose::kTraining).what();
   EXPECT_NE(said.find("the memory of the GPU is full: CUDA out of memory. Tried to allocate 2.00 GiB.\nWhat makes"),
             std::string::npos)
       << said;
   EXPECT_NE(said.find("--recompute-activations"), std::string::npos) << said;
+  const std::string of_use = cuda::out_of_memory("CUDA out of memory.", cuda::Purpose::kUse).what();
+  EXPECT_NE(of_use.find("full: CUDA out of memory.\nWhat takes less"), std::string::npos) << of_use;
+  EXPECT_EQ(of_use.find("--recompute-activations"), std::string::npos) << of_use;
 }
 
 // What a command prints.

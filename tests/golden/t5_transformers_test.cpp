@@ -143,7 +143,7 @@ TEST_P(T5Transformers, GreedyAnswersAreTransformers) {
 TEST_P(T5Transformers, TheEnginesAnswersAndScoresAreTransformers) {
   const ImportedT5 t5(imported("weights"), /*with_grad=*/false);
   const std::vector<std::vector<int32_t>> prompts = prompts_of_encoder();
-  infer::DecoderModel model(t5.model, at::kFloat, {.page_tokens = 8, .num_pages = 64});
+  infer::DecoderModel model(t5.model, {at::kFloat}, {.page_tokens = 8, .num_pages = 64});
   infer::Engine engine(model, nullptr, {});
   std::vector<infer::Request> asked, scored;
   double count = 0, sum = 0;

@@ -222,7 +222,7 @@ TEST_P(TransformersModel, LogitsInPagesAreTransformers) {
   const models::GptModel decoder(nn::LayerBuilder{in_use, dist::single_process()}, config, {{}, 1});
   const int64_t rows = mask.size(0), s = mask.size(1), short_positions = decoder.decoder_shape().short_positions;
   const int64_t pages_of_row = (s + kPageTokens - 1) / kPageTokens;
-  infer::DecoderModel batches(decoder, at::kFloat,
+  infer::DecoderModel batches(decoder, {at::kFloat},
                               {.page_tokens = kPageTokens, .num_pages = (rows + 1) * pages_of_row});
 
   const at::Tensor ids = text(0).narrow(1, 0, s).contiguous();

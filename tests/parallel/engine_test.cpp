@@ -123,15 +123,15 @@ std::string answers(const Kind& kind, const dist::Grid& given, at::ScalarType ty
   else
     decoder = std::make_unique<models::GptModel>(builder, gpt_of(kind), models::StageOptions{});
   if (grid.rank > 0) {
-    infer::follow(*decoder, type, grid.tensor, nullptr);
+    infer::follow(*decoder, {type}, grid.tensor, nullptr);
     return "";
   }
   std::optional<infer::Leader> leader;
   if (grid.world.size() > 1) leader.emplace(grid.tensor, std::chrono::milliseconds(3));  // pulses among the passes
   const auto model_of = [&](int64_t pages) -> std::unique_ptr<infer::BatchModel> {
     const infer::DecoderModelConfig config{.page_tokens = kPageTokens, .num_pages = pages, .max_positions = 0};
-    if (leader) return std::make_unique<infer::LeadingModel>(*leader, *decoder, type, config);
-    return std::make_unique<infer::DecoderModel>(*decoder, type, config);
+    if (leader) return std::make_unique<infer::LeadingModel>(*leader, *decoder, infer::Weights{type}, config);
+    return std::make_unique<infer::DecoderModel>(*decoder, infer::Weights{type}, config);
   };
   const std::vector<Request> asked = requests(kind.is_t5);
   infer::EngineCounters counters;
@@ -204,7 +204,7 @@ TEST(ParallelEngineIdle, APulseTellsTheFirstRankOfTheOthers) {
     tensor::ParamSet params(families::gpt_params(config), grid.tensor_shard(), at::kFloat, false);
     const models::GptModel model(nn::LayerBuilder{params, grid}, config, models::StageOptions{});
     if (grid.rank > 0) {
-      infer::follow(model, at::kFloat, grid.tensor, [&] { return grid.rank == 2; });
+      infer::follow(model, {at::kFloat}, grid.tensor, [&] { return grid.rank == 2; });
       return "let go";
     }
     const infer::Leader leader(grid.tensor, std::chrono::milliseconds(5));

@@ -26,7 +26,7 @@ std::string select_device(int64_t device) {
                                     format_bytes(static_cast<double>(properties.totalGlobalMem)), ")");
     if (properties.major < kOldestMajor)
       throw UserError(concat("GPU ", device, " is ", name, ", and the kernels need sm_80 (A100, RTX 30) or newer. ",
-                             "--device cpu trains on the CPU."),
+                             "--device cpu computes on the CPU."),
                       ExitCode::kUsage);
     return name;
   } catch (const c10::Error& error) {

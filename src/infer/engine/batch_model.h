@@ -1,8 +1,8 @@
 // What the engine asks of a model: one pass over some tokens of several sequences, whose keys and values are in pages.
 //
-// Every value that a pass computes for a token is a function of the token, its position, its own sequence (with
-// is_long) and the model's weights alone, to the last bit: not of the other runs, of how the sequence was cut into
-// runs, of which pages it is in, or of the number of threads.
+// On the CPU every value that a pass computes for a token is a function of the token, its position, its own sequence
+// (with is_long) and the model's weights alone, to the last bit: not of the other runs, of how the sequence was cut
+// into runs, of which pages it is in, or of the number of threads. On a GPU all but its last bits are.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <utility>
@@ -31,29 +32,31 @@ at::Tensor wanted_rows(std::span<const TokenRun> runs) {
 
 }  // namespace
 
-int64_t page_bytes(const models::DecoderShape& shape, at::ScalarType type, int64_t page_tokens) {
+int64_t page_bytes(const models::DecoderShape& shape, const Weights& weights, int64_t page_tokens) {
   return 2 * (shape.num_layers - shape.first_layer) * shape.num_groups *
-         kernels::page_elements(type, page_tokens, shape.head_size) * static_cast<int64_t>(c10::elementSize(type));
+         kernels::page_elements(weights.device, weights.type, page_tokens, shape.head_size) *
+         static_cast<int64_t>(c10::elementSize(weights.type));
 }
 
-DecoderModel::DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config,
+DecoderModel::DecoderModel(const models::Decoder& model, const Weights& weights, const DecoderModelConfig& config,
                            const dist::Group& ranks)
-    : model_(model), ranks_(ranks), shape_(model.decoder_shape()), config_(config) {
+    : model_(model), ranks_(ranks), shape_(model.decoder_shape()), device_(weights.device), config_(config) {
   ESPALIER_CHECK(config.num_pages > 0 && config.page_tokens > 0, config.num_pages, " pages of ", config.page_tokens);
-  if (shape_.head_size > kernels::max_paged_head_size())
+  if (const int64_t most = kernels::max_paged_head_size(device_); shape_.head_size > most)
     throw UserError(concat("the model's heads have ", shape_.head_size,
-                           " channels; generation and scoring take at most ", kernels::max_paged_head_size()));
+                           " channels; generation and scoring take at most ", most,
+                           device_.is_cpu() ? "" : " on a GPU: give --device cpu"));
   const int64_t all = config.num_pages * config.page_tokens;
   if (config_.max_positions == 0) config_.max_positions = all;
   config_.max_positions = std::min(config_.max_positions, all);
   if (shape_.max_positions > 0) config_.max_positions = std::min(config_.max_positions, shape_.max_positions);
   pages_.page_tokens = config.page_tokens;
   pages_.capacity = config_.max_positions;
-  // Pages are touched when they are first written: unused ones cost no memory.
+  // On the CPU pages are touched when they are first written: unused ones cost no memory.
+  const int64_t elements = kernels::page_elements(weights.device, weights.type, config.page_tokens, shape_.head_size);
   const auto part = [&] {
-    return at::empty(
-        {config.num_pages, shape_.num_groups, kernels::page_elements(type, config.page_tokens, shape_.head_size)},
-        type);
+    return at::empty({config.num_pages, shape_.num_groups, elements},
+                     at::TensorOptions().dtype(weights.type).device(weights.device));
   };
   pages_.layers.resize(static_cast<size_t>(shape_.num_layers));
   for (int64_t layer = shape_.first_layer; layer < shape_.num_layers; ++layer)
@@ -97,11 +100,14 @@ std::pair<at::Tensor, at::Tensor> DecoderModel::inputs_of(std::span<const TokenR
       if (read != nullptr) read_pages_.tokens.push_back({read->pages.data(), 0, read->length - 1, false});
     }
   }
-  return {ids, positions};
+  kernels::send_tokens(pages_);
+  if (shape_.first_layer > 0) kernels::send_tokens(read_pages_);
+  return {ids.to(device_), positions.to(device_)};
 }
 
 void DecoderModel::forward(std::span<const TokenRun> runs, float* logits) {
   const at::NoGradGuard no_grad;
+  const c10::DeviceGuard on(device_);  // whatever thread calls
   const auto [ids, positions] = inputs_of(runs);
   nn::ForwardContext context{.attention = model_.attention_context()};
   context.attention.pages = &pages_;
@@ -109,7 +115,7 @@ void DecoderModel::forward(std::span<const TokenRun> runs, float* logits) {
   const at::Tensor hidden = model_.hidden_states(ids, positions, context).select(1, 0);  // [tokens, h]
   const at::Tensor rows = wanted_rows(runs);
   if (rows.numel() == 0) return;
-  gather_logits(model_.logits(hidden.index_select(0, rows)), logits);
+  gather_logits(model_.logits(hidden.index_select(0, rows.to(device_))), logits);
 }
 
 void DecoderModel::gather_logits(const at::Tensor& part, float* logits) {
@@ -120,7 +126,7 @@ void DecoderModel::gather_logits(const at::Tensor& part, float* logits) {
     widest_ = widest.item<int64_t>();
   }
   const at::Tensor padded = size == 1 ? part.contiguous() : at::constant_pad_nd(part, {0, widest_ - part.size(1)});
-  const at::Tensor all = ranks_.all_gather(padded);  // [ranks * rows, widest]
+  const at::Tensor all = ranks_.all_gather(padded).cpu();  // [ranks * rows, widest]
   for (int64_t rank = 0; rank < size; ++rank) {
     const int64_t first = rank * widest_, count = std::min(widest_, shape_.vocab_size - first);
     for (int64_t row = 0; row < rows && count > 0; ++row)
@@ -156,7 +162,8 @@ int32_t DecoderModel::encode(std::span<const int32_t> ids) {
   const auto length = static_cast<int64_t>(ids.size());
   const at::Tensor row = at::empty({1, length}, at::kLong);
   std::copy(ids.begin(), ids.end(), row.mutable_data_ptr<int64_t>());
-  const std::vector<at::Tensor> made = model_.cross_keys_and_values(model_.encode(row, {length}));
+  const c10::DeviceGuard on(device_);
+  const std::vector<at::Tensor> made = model_.cross_keys_and_values(model_.encode(row.to(device_), {length}));
   Read read{.pages = take_read_pages(static_cast<size_t>((length + config_.page_tokens - 1) / config_.page_tokens)),
             .length = static_cast<int32_t>(length)};
   for (size_t layer = 0; layer < made.size(); ++layer)

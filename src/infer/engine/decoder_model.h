@@ -1,7 +1,8 @@
-// A model of a checkpoint as the engine runs it, on the CPU. Of one with an encoder the sequences are the decoder's;
-// what the encoder makes of a request it makes of that request alone, and the keys and values that the decoder's layers
-// read of it are computed once. Where tensor ranks hold parts of the model, each of them has one of these, with the
-// pages of its heads, and all make the same calls in the same order (leading_model.h); all have all logits.
+// A model of a checkpoint as the engine runs it, where its weights are. Of one with an encoder the sequences are the
+// decoder's; what the encoder makes of a request it makes of that request alone, and the keys and values that the
+// decoder's layers read of it are computed once. Where tensor ranks hold parts of the model, each of them has one of
+// these, with the pages of its heads, and all make the same calls in the same order (leading_model.h); all have all
+// logits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,15 +26,23 @@ struct DecoderModelConfig {
   int64_t max_positions = 0;
 };
 
-// Bytes of the keys and values of a page, all layers together.
-int64_t page_bytes(const models::DecoderShape& shape, at::ScalarType type, int64_t page_tokens);
+// What the weights are, all of one type and on one device.
+struct Weights {
+  at::ScalarType type;
+  at::Device device = at::kCPU;
+};
 
-// What BatchModel promises of bits holds because the weights have no gradients: kernels/row_product.h multiplies them,
-// and kernels/paged_attention.h attends; norms, activations and embeddings work row by row.
+// Bytes of the keys and values of a page, all layers together.
+int64_t page_bytes(const models::DecoderShape& shape, const Weights& weights, int64_t page_tokens);
+
+// What BatchModel promises of bits holds on the CPU because the weights have no gradients: kernels/row_product.h
+// multiplies them, and kernels/paged_attention.h attends; norms, activations and embeddings work row by row. On a GPU
+// cuBLAS multiplies, by an algorithm that it chooses for the number of rows: the last bits of what a row becomes may
+// depend on how many there are.
 class DecoderModel : public BatchModel {
  public:
-  // `model` and its weights, which have no gradients, outlive it. `type`: theirs. `ranks`: over which they are split.
-  DecoderModel(const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config,
+  // `model` and its weights, which have no gradients, outlive it. `ranks`: over which they are split.
+  DecoderModel(const models::Decoder& model, const Weights& weights, const DecoderModelConfig& config,
                const dist::Group& ranks = dist::single_process().tensor);
 
   BatchModelShape shape() const override;
@@ -49,7 +58,7 @@ class DecoderModel : public BatchModel {
   };
   std::vector<int32_t> take_read_pages(size_t count);
 
-  // Sets the tokens of the pages, and gives their ids and positions, [1, tokens] each.
+  // Sets the tokens of the pages, and gives their ids and positions, [1, tokens] each, on the device.
   std::pair<at::Tensor, at::Tensor> inputs_of(std::span<const TokenRun> runs);
   // [rows, part of the vocabulary] -> the first vocab_size columns of the whole.
   void gather_logits(const at::Tensor& part, float* logits);
@@ -58,6 +67,7 @@ class DecoderModel : public BatchModel {
   const dist::Group& ranks_;
   int64_t widest_ = 0;  // the largest part of the vocabulary: that of all ranks but the last ones; 0: not known yet
   models::DecoderShape shape_;
+  at::Device device_;
   DecoderModelConfig config_;
   tensor::PagedKeyValues pages_;
   // Of models with an encoder; as many pages as were ever needed at once.

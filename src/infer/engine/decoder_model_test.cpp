@@ -117,7 +117,7 @@ TEST(DecoderModel, LogitsAreThoseOfPlainFormulas) {
       config.whole_prompt = whole;
       Model model(config);
       const PlainGpt plain(config, model.learning.params);
-      DecoderModel batches(model.model, at::kFloat, {.page_tokens = kPageTokens, .num_pages = kNumPages});
+      DecoderModel batches(model.model, {at::kFloat}, {.page_tokens = kPageTokens, .num_pages = kNumPages});
       EXPECT_EQ(batches.shape().whole_prompt, whole);
       const std::vector<Sequence> all = sequences();
       const auto logits = logits_of(batches, all, 100, /*together=*/true, whole);
@@ -142,7 +142,7 @@ TEST(DecoderModel, ATokensBitsDependOnItsSequenceAlone) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
       for (const families::GptConfig& config : kinds()) {
         Model model(config, type);
-        DecoderModel batches(model.model, type, {.page_tokens = kPageTokens, .num_pages = kNumPages});
+        DecoderModel batches(model.model, {type}, {.page_tokens = kPageTokens, .num_pages = kNumPages});
         std::vector<Sequence> all = sequences();
         at::set_num_threads(threads);
         const auto expected = logits_of(batches, all, 100, /*together=*/true);
@@ -168,7 +168,7 @@ TEST(DecoderModel, ATokensBitsDependOnItsSequenceAlone) {
 void expect_requests_do_not_see_each_other(const families::GptConfig& config) {
   Model model(config, at::kBFloat16);
   const auto run = [&](const std::vector<Request>& requests, int64_t pages) {
-    DecoderModel batches(model.model, at::kBFloat16, {.page_tokens = kPageTokens, .num_pages = pages});
+    DecoderModel batches(model.model, {at::kBFloat16}, {.page_tokens = kPageTokens, .num_pages = pages});
     Engine engine(batches, nullptr, {});
     std::vector<std::vector<TokenScore>> answers(requests.size());
     for (size_t i = 0; i < requests.size(); ++i)

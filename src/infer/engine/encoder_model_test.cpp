@@ -41,7 +41,7 @@ using Scores = std::vector<std::vector<TokenScore>>;
 
 Scores answers_of(const SmallT5& t5, at::ScalarType type, const std::vector<Request>& asked, int64_t pages,
                   EngineCounters* counters = nullptr) {
-  DecoderModel batches(t5.model, type, {.page_tokens = kPageTokens, .num_pages = pages, .max_positions = kLongest});
+  DecoderModel batches(t5.model, {type}, {.page_tokens = kPageTokens, .num_pages = pages, .max_positions = kLongest});
   Engine engine(batches, nullptr, {});
   Scores answers(asked.size());
   for (size_t i = 0; i < asked.size(); ++i)
@@ -120,7 +120,7 @@ TEST(EncoderModel, ARequestsBitsDependOnItAlone) {
 
 TEST(EncoderModel, WhatWasReadGivesItsPagesBack) {
   const SmallT5 t5(T5Positions::kRelative, kLongest);
-  DecoderModel batches(t5.model, at::kFloat, {.page_tokens = kPageTokens, .num_pages = 4});
+  DecoderModel batches(t5.model, {at::kFloat}, {.page_tokens = kPageTokens, .num_pages = 4});
   EXPECT_TRUE(batches.shape().has_encoder);
   const Ids first = {5, 6, 7}, second(30, 9), text = {kBegin, 8};
   const Ids pages = {2};

@@ -172,9 +172,9 @@ void Leader::pulse_until_end(std::chrono::milliseconds pulse) {
   }
 }
 
-LeadingModel::LeadingModel(Leader& leader, const models::Decoder& model, at::ScalarType type,
+LeadingModel::LeadingModel(Leader& leader, const models::Decoder& model, const Weights& weights,
                            const DecoderModelConfig& config)
-    : leader_(leader), number_(leader.new_number()), own_(model, type, config, leader.ranks()) {
+    : leader_(leader), number_(leader.new_number()), own_(model, weights, config, leader.ranks()) {
   Words words = task(Task::kNewModel, number_);
   words.insert(words.end(), {config.page_tokens, config.num_pages, config.max_positions});
   leader_.together(words, [] {});
@@ -211,7 +211,7 @@ void LeadingModel::release(int32_t encoded) {
   }
 }
 
-void follow(const models::Decoder& model, at::ScalarType type, const dist::Group& ranks,
+void follow(const models::Decoder& model, const Weights& weights, const dist::Group& ranks,
             const std::function<bool()>& stopped) {
   ESPALIER_CHECK(ranks.rank() > 0, "the first of ", ranks.size(), " ranks follows");
   std::map<int64_t, DecoderModel> models;
@@ -229,7 +229,7 @@ void follow(const models::Decoder& model, at::ScalarType type, const dist::Group
         config.page_tokens = words.next();
         config.num_pages = words.next();
         config.max_positions = words.next();
-        models.try_emplace(number, model, type, config, ranks);
+        models.try_emplace(number, model, weights, config, ranks);
         break;
       }
       case Task::kDropModel: models.erase(number); break;

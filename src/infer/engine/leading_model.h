@@ -65,7 +65,7 @@ class Leader {
 class LeadingModel final : public BatchModel {
  public:
   // As DecoderModel's; `leader` outlives it.
-  LeadingModel(Leader& leader, const models::Decoder& model, at::ScalarType type, const DecoderModelConfig& config);
+  LeadingModel(Leader& leader, const models::Decoder& model, const Weights& weights, const DecoderModelConfig& config);
   ~LeadingModel() override;
   LeadingModel(const LeadingModel&) = delete;
   LeadingModel& operator=(const LeadingModel&) = delete;
@@ -82,7 +82,7 @@ class LeadingModel final : public BatchModel {
 };
 
 // The other processes' part: returns when the first one lets go. `stopped`: whether this process was told to stop.
-void follow(const models::Decoder& model, at::ScalarType type, const dist::Group& ranks,
+void follow(const models::Decoder& model, const Weights& weights, const dist::Group& ranks,
             const std::function<bool()>& stopped);
 
 }  // namespace espalier::infer

@@ -151,7 +151,7 @@ void draw_labels(const LabelDraws& args, int64_t tokens, Stream stream);
 
 // ---- attention; sample_numbers and cache_lengths of the problem: on the device
 
-inline constexpr int64_t kMaxHeadSize = 256;
+inline constexpr int64_t kMaxHeadSize = kernels::kMaxDeviceHeadSize;
 void attention_forward(const AttentionProblem& problem, Stream stream);
 // Scratch, fp32. Tiles of queries and of keys whose numbers differ by the same make a diagonal.
 struct AttentionScratch {
@@ -161,6 +161,14 @@ struct AttentionScratch {
 int64_t attention_diagonals(const AttentionProblem& problem);  // sums of all diagonals
 void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients,
                         const AttentionScratch& scratch, Stream stream);
+
+// ---- attention to pages, which hold rows of keys and of values: [page][group][page_tokens][head_size]
+
+// Puts the keys and values of the tokens into their pages.
+void append_to_pages(Element type, const kernels::PagedAttention& args, const kernels::DeviceTokens& tokens,
+                     Stream stream);
+void paged_attention(Element type, const kernels::PagedAttention& args, const kernels::DeviceTokens& tokens,
+                     Stream stream);
 
 // ---- fp8 (spec/fp8.h)
 

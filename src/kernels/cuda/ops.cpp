@@ -27,7 +27,9 @@ namespace {
 
 using kernels::CrossEntropyBackward;
 using kernels::CrossEntropyInput;
+using kernels::DeviceTokens;
 using kernels::DropoutSite;
+using kernels::PagedAttention;
 
 Element element_of(at::ScalarType type) {
   if (type == at::kBFloat16) return Element::kBFloat16;
@@ -202,6 +204,12 @@ class CudaOps : public kernels::DeviceOps {
       multiply_transposed_with_bias(x, weight, bias, y);
     else
       multiply_transposed(x, weight, y);
+    return y;
+  }
+
+  at::Tensor matmul_to_fp32(const at::Tensor& x, const at::Tensor& weight) const override {
+    const at::Tensor y = empty_floats({x.size(0), weight.size(0)});
+    multiply_transposed(x, weight, y);
     return y;
   }
 
@@ -385,6 +393,13 @@ class CudaOps : public kernels::DeviceOps {
   void attention_forward(const AttentionProblem& problem) const override {
     at::Tensor numbers[2];
     cuda::attention_forward(with_numbers(problem, numbers), current_stream());
+  }
+
+  void append_to_pages(at::ScalarType type, const PagedAttention& args, const DeviceTokens& tokens) const override {
+    cuda::append_to_pages(element_of(type), args, tokens, current_stream());
+  }
+  void paged_attention(at::ScalarType type, const PagedAttention& args, const DeviceTokens& tokens) const override {
+    cuda::paged_attention(element_of(type), args, tokens, current_stream());
   }
 
   void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) const override {

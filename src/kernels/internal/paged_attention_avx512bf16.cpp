@@ -1,48 +1,10 @@
-// Attention to keys and values in pages by the instruction for pairs of bf16: block after block of 64 positions with a
-// running maximum (Milakov and Gimelshein 2018). Pages hold the pairs as the instruction wants them, so a page of 64
-// tokens is multiplied where it is; smaller ones are copied into a block.
-//
-// Every sum of a row is taken in an order that depends on positions alone, and what a row does not see adds zeros to
-// it: its bits are the same in any company. Weights are rounded to bf16 before they are multiplied and added up.
-#include <algorithm>
-#include <cstring>
-
-#include "kernels/internal/attention_avx512_math.h"
-#include "kernels/internal/attention_tile_softmax.h"
-#include "kernels/internal/row_kernels.h"
+// Attention to keys and values in pages by the instruction for pairs of bf16 (paged_blocks_avx512.h).
+#include "kernels/internal/paged_blocks_avx512.h"
 
 namespace espalier::kernels::avx512bf16 {
 namespace {
 
-using Math = Avx512Math;
-
-constexpr int64_t kBlock = 64, kMaxPairs = kMaxPagedHeadSize / 2;
-constexpr int kVectors = kBlock / 16, kRowsAtOnce = 4;
-constexpr float kLowest = -3e38f, kLog2E = 1.44269504f;
-
-struct Row {
-  int64_t position, first_key, last_key;
-  int64_t head;
-  float slope;                // in powers of two, as scores are
-  const float* bias;          // of a distance of 0; nullptr: none
-  float largest, of_weights;  // of its scores, and the sum of its weights
-};
-
-// One for each thread.
-struct Scratch {
-  alignas(64) uint32_t keys[kMaxPairs * kBlock];  // a block that is not in one page
-  alignas(64) uint32_t values[kBlock / 2 * kMaxPagedHeadSize];
-  alignas(64) uint32_t queries[kPagedRows * kMaxPairs];
-  alignas(64) uint32_t weights[kPagedRows][kBlock / 2];
-  alignas(64) float scores[kPagedRows][kBlock];
-  alignas(64) float totals[kPagedRows * kMaxPagedHeadSize];  // of values, weighted by 2^(score - largest)
-};
-
-// A block as pages hold it: keys [pair of channels][kBlock], values [pair of positions][lanes].
-struct Block {
-  const uint32_t* keys = nullptr;
-  const uint32_t* values = nullptr;
-};
+constexpr int kRowsAtOnce = 4;
 
 __m512i low_halves(const uint32_t* words) {
   return _mm512_and_si512(_mm512_load_si512(words), _mm512_set1_epi32(0xFFFF));
@@ -75,282 +37,75 @@ inline void with_columns(int64_t count, const Body& body) {
   body(std::integral_constant<int, 1>{});
 }
 
-class PagedBlocks {
+class VectorProducts {
  public:
-  PagedBlocks(const PagedAttention& args, const int32_t* pages, int64_t group, Scratch& scratch)
-      : args_(args), pages_(pages), group_(group), num_lanes_(paged_lanes(args.head_size)), scratch_(scratch) {}
+  explicit VectorProducts(const PagedAttention& args)
+      : head_size_(args.head_size), num_pairs_((args.head_size + 1) / 2), num_lanes_(paged_lanes(args.head_size)) {}
 
-  // Rows first_row to first_row + count - 1 of the tokens from first_token on: token after token, each with the query
-  // heads of the group.
-  void attend(int64_t first_token, int64_t first_row, int64_t count);
+  void score(Scratch& scratch, Rows rows, const Block& block, const Block& next, int64_t first_vector,
+             int64_t last_vector) const {
+    for_rows(rows, next, [&](auto count, int64_t row, const Block& fetched) {
+      score_rows<decltype(count)::value>(scratch, row, block, fetched, first_vector, last_vector);
+    });
+  }
+  void add_values(Scratch& scratch, Rows rows, const Block& block, const Block& next, int64_t first_pair,
+                  int64_t last_pair) const {
+    for_rows(rows, next, [&](auto count, int64_t row, const Block& fetched) {
+      add_values_of_rows<decltype(count)::value>(scratch, row, block, fetched, first_pair, last_pair);
+    });
+  }
 
  private:
-  int64_t num_pairs() const { return (args_.head_size + 1) / 2; }
-  // Of the head, in the page of that position.
-  int64_t place_of(int64_t position) const {
-    return (pages_[position / args_.page_tokens] * args_.groups + group_) *
-           paged_elements(args_.page_tokens, args_.head_size) / 2;
+  // body(number of rows, a constant; the first of them; what to fetch meanwhile).
+  template <class Body>
+  static void for_rows(Rows rows, const Block& next, const Body& body) {
+    const Block none;
+    int64_t row = rows.begin;
+    for (; row + kRowsAtOnce <= rows.end; row += kRowsAtOnce)
+      body(std::integral_constant<int, kRowsAtOnce>{}, row, row == rows.begin ? next : none);
+    for (; row < rows.end; ++row) body(std::integral_constant<int, 1>{}, row, row == rows.begin ? next : none);
   }
-  const uint32_t* keys_of(int64_t position) const {
-    return static_cast<const uint32_t*>(args_.keys) + place_of(position);
-  }
-  const uint32_t* values_of(int64_t position) const {
-    return static_cast<const uint32_t*>(args_.values) + place_of(position);
-  }
-  void begin(Row& row, int64_t number, int64_t token, int64_t member);
-  void finish(const Row& row, int64_t number, int64_t token) const;
-  Block block_of(int64_t base, int64_t first, int64_t last);
-  Block copy_of(int64_t base, int64_t first, int64_t last);
-  bool are_finite(const uint32_t* values, int64_t first, int64_t last) const;
-  void hide(uint32_t* values, int64_t first, int64_t last) const;
+
   template <int kRows>
-  void score(int64_t row, const Block& block, const Block& next, int64_t first_vector, int64_t last_vector);
-  template <bool kPlain>
-  void weigh(Row& row, int64_t number, int64_t base, int64_t first_vector, int64_t last_vector);
-  template <int kRows>
-  void add_values(int64_t row, const Block& block, const Block& next, int64_t first_pair, int64_t last_pair);
-  void multiply_block(Row* rows, int64_t first_row, int64_t end, int64_t base, const Block& block, int64_t first,
-                      int64_t last);
-  void attend_block(Row* rows, int64_t first_row, int64_t end, int64_t base);
-
-  const PagedAttention& args_;
-  const int32_t* const pages_;
-  const int64_t group_;
-  const int64_t num_lanes_;  // for the channels of a head
-  float* total(int64_t row) const { return scratch_.totals + row * num_lanes_; }
-  uint32_t* query(int64_t row) const { return scratch_.queries + row * num_pairs(); }
-  Scratch& scratch_;
-  float shrink_[kPagedRows];
-  int64_t last_of_all_ = -1;  // the last position that a row sees
-};
-
-void PagedBlocks::begin(Row& row, int64_t number, int64_t token, int64_t member) {
-  const PagedToken& of = args_.tokens[token];
-  const int64_t head = group_ * args_.queries + member;
-  row = {.position = of.position,
-         .first_key = of.first_key,
-         .last_key = of.last_key,
-         .head = head,
-         .slope = args_.slopes == nullptr ? 0 : args_.slopes[head] * kLog2E,
-         .bias = args_.relative_bias == nullptr
-                     ? nullptr
-                     : args_.relative_bias + head * (2 * args_.relative_keys - 1) + args_.relative_keys - 1,
-         .largest = kLowest,
-         .of_weights = 0};
-  const int64_t from = (token * args_.groups + group_) * args_.parts + member;
-  const auto bytes = static_cast<size_t>(args_.head_size) * sizeof(uint16_t);
-  query(number)[num_pairs() - 1] = 0;  // of an odd size, the other half of the last pair
-  std::memcpy(query(number), static_cast<const uint16_t*>(args_.qkv) + from * args_.head_size, bytes);
-  std::fill_n(total(number), num_lanes_, 0.0F);
-}
-
-// Zero plus zero has no sign, whatever zeros were added before.
-void PagedBlocks::finish(const Row& row, int64_t number, int64_t token) const {
-  auto* const result =
-      static_cast<uint16_t*>(args_.result) + (token * args_.groups * args_.queries + row.head) * args_.head_size;
-  const __m512 divisor = _mm512_set1_ps(row.of_weights > 0 ? row.of_weights : 1);
-  for (int64_t channel = 0; channel < args_.head_size; channel += 16) {
-    const __m512 mean = _mm512_div_ps(_mm512_load_ps(total(number) + channel), divisor);
-    uint16_t rounded[16];
-    Math::store_bfloat16(rounded, _mm512_add_ps(mean, _mm512_setzero_ps()));
-    const auto count = static_cast<size_t>(std::min<int64_t>(16, args_.head_size - channel));
-    std::memcpy(result + channel, rounded, count * sizeof(uint16_t));
-  }
-}
-
-// The block from `base` on, of which positions first to last are wanted; the others may hold anything.
-Block PagedBlocks::block_of(int64_t base, int64_t first, int64_t last) {
-  if (args_.page_tokens == kBlock) return {keys_of(base), values_of(base)};
-  return copy_of(base, first, last);
-}
-
-Block PagedBlocks::copy_of(int64_t base, int64_t first, int64_t last) {
-  const int64_t size = std::min(args_.page_tokens, kBlock);
-  for (int64_t position = first / size * size; position <= last; position += size) {
-    const auto words = static_cast<size_t>(size) * sizeof(uint32_t);
-    for (int64_t pair = 0; pair < num_pairs(); ++pair)
-      std::memcpy(scratch_.keys + pair * kBlock + position - base, keys_of(position) + pair * args_.page_tokens, words);
-    std::memcpy(scratch_.values + (position - base) / 2 * num_lanes_, values_of(position),
-                words / 2 * static_cast<size_t>(num_lanes_));
-  }
-  return {scratch_.keys, scratch_.values};
-}
-
-// Of positions first to last, counted from the beginning of the block.
-bool PagedBlocks::are_finite(const uint32_t* values, int64_t first, int64_t last) const {
-  const __m512i exponent = _mm512_set1_epi16(0x7F80);
-  for (int64_t position = first; position <= last; ++position) {
-    const __mmask32 half = position % 2 == 0 ? 0x55555555 : 0xAAAAAAAA;
-    for (int64_t lane = 0; lane < num_lanes_; lane += 16) {
-      const __m512i words = _mm512_load_si512(values + position / 2 * num_lanes_ + lane);
-      if (_mm512_mask_cmpeq_epi16_mask(half, _mm512_and_si512(words, exponent), exponent) != 0) return false;
-    }
-  }
-  return true;
-}
-
-// They become zero.
-void PagedBlocks::hide(uint32_t* values, int64_t first, int64_t last) const {
-  for (int64_t position = first; position <= last; ++position)
-    for (int64_t lane = 0; lane < num_lanes_; ++lane)
-      values[position / 2 * num_lanes_ + lane] &= position % 2 == 0 ? 0xFFFF0000 : 0xFFFF;
-}
-
-template <int kRows>
-void PagedBlocks::score(int64_t row, const Block& block, const Block& next, int64_t first_vector, int64_t last_vector) {
-  with_columns(last_vector - first_vector + 1, [&](auto columns) {
-    constexpr int kColumns = decltype(columns)::value;
-    __m512 products[kRows][kColumns];
-    for (auto& of_row : products)
-      for (__m512& sum : of_row) sum = _mm512_setzero_ps();
-    add_products<kRows, kColumns>(query(row), num_pairs(), block.keys + 16 * first_vector, kBlock, num_pairs(),
-                                  next.keys == nullptr ? nullptr : next.keys + 16 * first_vector, products);
-    for (int r = 0; r < kRows; ++r)
-      for (int v = 0; v < kColumns; ++v)
-        _mm512_store_ps(&scratch_.scores[row + r][16 * (first_vector + v)], products[r][v]);
-  });
-}
-
-// Scores become weights. kPlain: the row sees all of the block, and has neither slope nor bias.
-template <bool kPlain>
-void PagedBlocks::weigh(Row& row, int64_t number, int64_t base, int64_t first_vector, int64_t last_vector) {
-  float* const scores = scratch_.scores[number];
-  if (args_.soft_cap != 0) {
-    for (int64_t i = 16 * first_vector; i < 16 * (last_vector + 1); ++i) scores[i] *= args_.scale;
-    avx512::row_kernels().soft_cap(scores + 16 * first_vector, 16 * (last_vector - first_vector + 1), args_.soft_cap);
-  }
-  const __m512 scale = _mm512_set1_ps(args_.soft_cap != 0 ? kLog2E : args_.scale * kLog2E);
-  const __m512 slope = _mm512_set1_ps(row.slope);
-  const __m512i first = _mm512_set1_epi32(static_cast<int32_t>(row.first_key)),
-                last = _mm512_set1_epi32(static_cast<int32_t>(row.last_key));
-  __m512 exponents[kVectors], weights[kVectors], highest = _mm512_set1_ps(row.largest);
-  __mmask16 seen[kVectors] = {};
-  for (int64_t v = kPlain ? 0 : first_vector; v <= (kPlain ? kVectors - 1 : last_vector); ++v) {
-    __m512 exponent = _mm512_mul_ps(_mm512_load_ps(scores + 16 * v), scale);
-    if constexpr (kPlain) {
-      seen[v] = 0xFFFF;
-    } else {
-      const int64_t start = base + 16 * v;
-      const __m512i position = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int32_t>(start)), Math::lane_numbers());
-      seen[v] = Math::between(position, first, last);
-      const __m512 distance =
-          _mm512_cvtepi32_ps(_mm512_sub_epi32(position, _mm512_set1_epi32(static_cast<int32_t>(row.position))));
-      exponent = _mm512_fmadd_ps(slope, distance, exponent);
-      if (row.bias != nullptr)
-        exponent = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(seen[v], row.bias + start - row.position),
-                                   _mm512_set1_ps(kLog2E), exponent);
-    }
-    exponents[v] = exponent;
-    highest = _mm512_mask_max_ps(highest, seen[v], exponent, highest);  // a NaN is not the highest
-  }
-  const float largest = _mm512_reduce_max_ps(highest);
-  for (int v = 0; v < kVectors; ++v) {
-    weights[v] = seen[v] == 0
-                     ? _mm512_setzero_ps()
-                     : _mm512_maskz_mov_ps(
-                           seen[v], tile_loops::exp2<Math>(_mm512_sub_ps(exponents[v], _mm512_set1_ps(largest))));
-  }
-  __m512 rounded[kVectors];
-  for (int v = 0; v < kVectors; v += 2) {
-    const auto pairs = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(weights[v + 1], weights[v]));
-    _mm512_store_si512(&scratch_.weights[number][8 * v], pairs);
-    rounded[v] = Math::load_bfloat16(reinterpret_cast<const uint16_t*>(&scratch_.weights[number][8 * v]));
-    rounded[v + 1] = Math::load_bfloat16(reinterpret_cast<const uint16_t*>(&scratch_.weights[number][8 * v]) + 16);
-  }
-  const float sum =
-      Math::sum(_mm512_add_ps(_mm512_add_ps(rounded[0], rounded[1]), _mm512_add_ps(rounded[2], rounded[3])));
-  shrink_[number] = _mm512_cvtss_f32(tile_loops::exp2<Math>(_mm512_set1_ps(row.largest - largest)));
-  row.of_weights = row.of_weights * shrink_[number] + sum;
-  row.largest = largest;
-}
-
-template <int kRows>
-void PagedBlocks::add_values(int64_t row, const Block& block, const Block& next, int64_t first_pair,
-                             int64_t last_pair) {
-  for (int64_t channel = 0; channel < args_.head_size; channel += kBlock)
-    with_columns(std::min<int64_t>(kVectors, (args_.head_size - channel + 15) / 16), [&](auto columns) {
+  void score_rows(Scratch& scratch, int64_t row, const Block& block, const Block& next, int64_t first_vector,
+                  int64_t last_vector) const {
+    with_columns(last_vector - first_vector + 1, [&](auto columns) {
       constexpr int kColumns = decltype(columns)::value;
-      __m512 sums[kRows][kColumns];
+      __m512 products[kRows][kColumns];
+      for (auto& of_row : products)
+        for (__m512& sum : of_row) sum = _mm512_setzero_ps();
+      add_products<kRows, kColumns>(scratch.queries + row * num_pairs_, num_pairs_, block.keys + 16 * first_vector,
+                                    kBlock, num_pairs_, next.keys == nullptr ? nullptr : next.keys + 16 * first_vector,
+                                    products);
       for (int r = 0; r < kRows; ++r)
         for (int v = 0; v < kColumns; ++v)
-          sums[r][v] =
-              _mm512_mul_ps(_mm512_load_ps(total(row + r) + channel + 16 * v), _mm512_set1_ps(shrink_[row + r]));
-      const int64_t from = first_pair * num_lanes_ + channel;
-      add_products<kRows, kColumns>(&scratch_.weights[row][first_pair], kBlock / 2, block.values + from, num_lanes_,
-                                    last_pair - first_pair + 1, next.values == nullptr ? nullptr : next.values + from,
-                                    sums);
-      for (int r = 0; r < kRows; ++r)
-        for (int v = 0; v < kColumns; ++v) _mm512_store_ps(total(row + r) + channel + 16 * v, sums[r][v]);
+          _mm512_store_ps(&scratch.scores[row + r][16 * (first_vector + v)], products[r][v]);
     });
-}
+  }
 
-// What rows first_row to end - 1 see of the block from `base` on.
-void PagedBlocks::attend_block(Row* rows, int64_t first_row, int64_t end, int64_t base) {
-  int64_t first = base + kBlock, last = base - 1, first_of_all = base, last_of_all = base + kBlock - 1;
-  for (int64_t row = first_row; row < end; ++row) {
-    const int64_t from = std::max(rows[row].first_key, base), to = std::min(rows[row].last_key, base + kBlock - 1);
-    if (from > to) {
-      if (end - first_row == 1) return;
-      first_of_all = base + kBlock, last_of_all = base - 1;  // it sees none
-      continue;
-    }
-    first = std::min(first, from), last = std::max(last, to);
-    first_of_all = std::max(first_of_all, from), last_of_all = std::min(last_of_all, to);
+  template <int kRows>
+  void add_values_of_rows(Scratch& scratch, int64_t row, const Block& block, const Block& next, int64_t first_pair,
+                          int64_t last_pair) const {
+    for (int64_t channel = 0; channel < head_size_; channel += kBlock)
+      with_columns(std::min<int64_t>(kVectors, (head_size_ - channel + 15) / 16), [&](auto columns) {
+        constexpr int kColumns = decltype(columns)::value;
+        float* const totals = scratch.totals + row * num_lanes_ + channel;
+        __m512 sums[kRows][kColumns];
+        for (int r = 0; r < kRows; ++r)
+          for (int v = 0; v < kColumns; ++v)
+            sums[r][v] = _mm512_mul_ps(_mm512_load_ps(totals + r * num_lanes_ + 16 * v),
+                                       _mm512_set1_ps(scratch.shrink[row + r]));
+        const int64_t from = first_pair * num_lanes_ + channel;
+        add_products<kRows, kColumns>(&scratch.weights[row][first_pair], kBlock / 2, block.values + from, num_lanes_,
+                                      last_pair - first_pair + 1, next.values == nullptr ? nullptr : next.values + from,
+                                      sums);
+        for (int r = 0; r < kRows; ++r)
+          for (int v = 0; v < kColumns; ++v) _mm512_store_ps(totals + r * num_lanes_ + 16 * v, sums[r][v]);
+      });
   }
-  if (first > last) return;
-  // Zero times what a row does not see has to be zero; that includes the other halves of the pairs at both ends.
-  Block block = block_of(base, first, last);
-  const int64_t begin = (first - base) / 2 * 2, unseen = std::min(last, first_of_all - 1) - base,
-                again = std::max(first, last_of_all + 1) - base, until = (last - base) | 1;
-  if (!are_finite(block.values, begin, unseen) || !are_finite(block.values, again, until)) {
-    if (end - first_row > 1) {
-      for (int64_t row = first_row; row < end; ++row) attend_block(rows, row, row + 1, base);
-      return;
-    }
-    block = copy_of(base, first, last);
-    hide(scratch_.values, begin, unseen);
-    hide(scratch_.values, again, until);
-  }
-  multiply_block(rows, first_row, end, base, block, first - base, last - base);
-}
 
-// first, last: the positions of the block that some row sees.
-void PagedBlocks::multiply_block(Row* rows, int64_t first_row, int64_t end, int64_t base, const Block& block,
-                                 int64_t first, int64_t last) {
-  const Block none, next = args_.page_tokens == kBlock && base + kBlock <= last_of_all_
-                               ? Block{keys_of(base + kBlock), values_of(base + kBlock)}
-                               : none;
-  const int64_t first_vector = first / 16, last_vector = last / 16, first_pair = first / 2, last_pair = last / 2;
-  const auto next_of = [&](int64_t row) -> const Block& { return row == first_row ? next : none; };
-  int64_t row = first_row;
-  for (; row + kRowsAtOnce <= end; row += kRowsAtOnce)
-    score<kRowsAtOnce>(row, block, next_of(row), first_vector, last_vector);
-  for (; row < end; ++row) score<1>(row, block, next_of(row), first_vector, last_vector);
-  const bool is_plain = args_.slopes == nullptr && args_.relative_bias == nullptr;
-  for (row = first_row; row < end; ++row) {
-    if (is_plain && rows[row].first_key <= base && rows[row].last_key >= base + kBlock - 1)
-      weigh<true>(rows[row], row, base, first_vector, last_vector);
-    else
-      weigh<false>(rows[row], row, base, first_vector, last_vector);
-  }
-  for (row = first_row; row + kRowsAtOnce <= end; row += kRowsAtOnce)
-    add_values<kRowsAtOnce>(row, block, next_of(row), first_pair, last_pair);
-  for (; row < end; ++row) add_values<1>(row, block, next_of(row), first_pair, last_pair);
-}
-
-void PagedBlocks::attend(int64_t first_token, int64_t first_row, int64_t count) {
-  Row rows[kPagedRows];
-  int64_t first = 0, last = -1;
-  const auto token_of = [&](int64_t row) { return first_token + (first_row + row) / args_.queries; };
-  for (int64_t row = 0; row < count; ++row) {
-    begin(rows[row], row, token_of(row), (first_row + row) % args_.queries);
-    first = row == 0 ? rows[row].first_key : std::min(first, rows[row].first_key);
-    last = std::max(last, rows[row].last_key);
-  }
-  last_of_all_ = last;
-  for (int64_t base = first / kBlock * kBlock; base <= last; base += kBlock) attend_block(rows, 0, count, base);
-  for (int64_t row = 0; row < count; ++row) finish(rows[row], row, token_of(row));
-}
+  int64_t head_size_, num_pairs_, num_lanes_;
+};
 
 }  // namespace
 
@@ -379,11 +134,7 @@ void append_pairs(const PagedAttention& args, int64_t count, int64_t group) {
 }
 
 void paged_attention_bf16(const PagedAttention& args, int64_t first, int64_t count, int64_t group) {
-  static thread_local Scratch scratch;
-  PagedBlocks blocks(args, args.tokens[first].pages, group, scratch);
-  const int64_t rows = count * args.queries;
-  for (int64_t row = 0; row < rows; row += kPagedRows)
-    blocks.attend(first, row, std::min<int64_t>(kPagedRows, rows - row));
+  attend_to_blocks<VectorProducts>(args, first, count, group);
 }
 
 }  // namespace espalier::kernels::avx512bf16

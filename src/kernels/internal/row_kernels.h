@@ -236,9 +236,18 @@ struct PanelProduct32 {
 };
 
 inline constexpr int64_t kMaxPagedHeadSize = 512, kMaxPageTokens = 64, kPagedTile = 4;
+inline constexpr int64_t kMaxDeviceHeadSize = 256;  // of all attention on a device
 struct PagedToken {
   const int32_t* pages;
   int32_t position, first_key, last_key;
+};
+// The same in the memory of a device.
+struct DeviceTokens {
+  static constexpr int kSequence = 0, kPosition = 1, kLastKey = 2, kColumns = 3;
+  const int32_t* rows;   // [count][kColumns]
+  const int32_t* pages;  // [sequences][pages_of_sequence]
+  int64_t count, pages_of_sequence;
+  int64_t window;  // as AttentionContext has it
 };
 // Attention of tokens to the pages of their sequences (kernels/paged_attention.h).
 struct PagedAttention {
@@ -247,9 +256,9 @@ struct PagedAttention {
   // [page][group]: [page_tokens][head_size], or pairs of bf16 (avx512bf16::append_pairs).
   void* keys;
   void* values;
-  const PagedToken* tokens;
-  int64_t groups, queries;  // of a group
-  int64_t parts;            // rows of a group in `qkv`: queries + 2, or only the queries
+  const PagedToken* tokens;  // not of a device's
+  int64_t groups, queries;   // of a group
+  int64_t parts;             // rows of a group in `qkv`: queries + 2, or only the queries
   int64_t head_size, page_tokens;
   float scale;
   const float* slopes;  // of each query head; nullptr: none
@@ -335,5 +344,19 @@ void append_pairs(const PagedAttention& args, int64_t count, int64_t group);
 inline constexpr int64_t kPagedRows = 64;
 void paged_attention_bf16(const PagedAttention& args, int64_t first, int64_t count, int64_t group);
 }  // namespace avx512bf16
+// Products of bf16 rows on tiles. The inputs lie in panels of 16 tokens: of each 32 inputs [pair][token] in words of
+// two, zeros beyond the last.
+namespace amx {
+inline constexpr int64_t kTokenPanel = 16, kTileInputs = 32, kTileOutputs = 32;
+inline int64_t padded_inputs(const RowProduct& product) {
+  return (product.inputs + kTileInputs - 1) / kTileInputs * kTileInputs;
+}
+inline int64_t token_panels(const RowProduct& product) { return (product.tokens + kTokenPanel - 1) / kTokenPanel; }
+void pack_tokens(const RowProduct& product, int64_t panel, uint16_t* packed);  // of all panels
+// Outputs from begin * kTileOutputs to end * kTileOutputs. `padded`: [kTileOutputs, padded_inputs], scratch.
+void row_product_bf16(const RowProduct& product, const uint16_t* packed, int64_t begin, int64_t end, uint16_t* padded);
+// As avx512bf16's, from the same pages.
+void paged_attention_bf16(const PagedAttention& args, int64_t first, int64_t count, int64_t group);
+}  // namespace amx
 
 }  // namespace espalier::kernels

@@ -3,10 +3,14 @@
 
 #include <cstdint>
 
+#include "kernels/internal/bf16_avx512.h"
 #include "kernels/internal/row_kernels.h"
 
 namespace espalier::kernels::avx512bf16 {
 namespace {
+
+using avx512::narrow;
+using avx512::widen;
 
 constexpr int64_t kPairs = 32;
 constexpr int kRowsOfTile = 4, kColumnsOfTile = 4, kRowsTogether = 2 * kRowsOfTile;
@@ -133,18 +137,6 @@ inline void sum_products(const uint16_t* x, const uint16_t* weight, int64_t inpu
                                                  sums + row, column);
     }
   }
-}
-
-__m512 widen(__m256i bits) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16)); }
-
-// To nearest even, with denormal numbers kept and NaN as NaN.
-__m256i narrow(__m512 value) {
-  const __m512i bits = _mm512_castps_si512(value);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded =
-      _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
-  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7FC0)));
 }
 
 template <Fetch kFetch, int kRows>

@@ -32,13 +32,14 @@ DataSets open_gpt_data(const data::DataSetOptions& options, const config::RunCon
 void set_paged_rotary(nn::ForwardContext& context, const spec::Rotary& rotary, const nn::RotaryTables& tables,
                       const at::Tensor& positions) {
   const tensor::PagedKeyValues& pages = *context.attention.pages;
-  context.rotary = tables.of_any(rotary, pages.capacity);
+  context.rotary = tables.of_any(rotary, pages.capacity, positions.device());
   context.positions = positions;
   if (rotary.short_positions() == 0) return;
-  context.positions = positions.clone();
-  int64_t* const row = context.positions.mutable_data_ptr<int64_t>();
+  const at::Tensor skipped = at::zeros(positions.sizes(), at::kLong);
+  int64_t* const row = skipped.mutable_data_ptr<int64_t>();
   for (size_t i = 0; i < pages.tokens.size(); ++i)
-    if (pages.tokens[i].is_long) row[i] += rotary.short_positions();
+    if (pages.tokens[i].is_long) row[i] = rotary.short_positions();
+  context.positions = positions + skipped.to(positions.device());
 }
 
 }  // namespace

@@ -165,10 +165,10 @@ DecoderShape T5Model::decoder_shape() const {
 
 Encoded T5Model::encode(const at::Tensor& ids, const std::vector<int64_t>& lengths) const {
   const at::NoGradGuard no_grad;
-  const at::Tensor positions = at::arange(ids.size(1), at::kLong).expand_as(ids).contiguous();
+  const at::Tensor positions = at::arange(ids.size(1), ids.options()).expand_as(ids).contiguous();
   nn::ForwardContext context{.attention = attention_context()};
   context.attention.mask = tensor::AttentionContext::Mask::kFull;
-  const at::Tensor ends = at::tensor(lengths, at::kLong).view({-1, 1});
+  const at::Tensor ends = at::tensor(lengths, at::kLong).view({-1, 1}).to(ids.device());
   context.attention.last_key = at::where(positions < ends, ends - 1, -1).to(at::kInt).contiguous();
   const at::Tensor x =
       encoder_.forward_plain(embed(ids, positions, context, "embedding"), context, beside_encoder(ids.size(1)));
