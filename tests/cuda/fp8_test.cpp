@@ -56,8 +56,9 @@ TEST(DeviceFp8, CodesAreAtensInBothOrders) {
           EXPECT_EQ(found.plain.scalar_type(), kernels::fp8_reference::type_of(format));
           EXPECT_TRUE(at::equal(bytes(found.plain), wanted)) << name_of(shape, format);
         }
-        if (found.transposed.defined())
+        if (found.transposed.defined()) {
           EXPECT_TRUE(at::equal(bytes(found.transposed), wanted.t())) << name_of(shape, format) << " transposed";
+        }
       }
     }
 }
