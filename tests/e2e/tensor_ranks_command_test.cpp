@@ -168,7 +168,7 @@ TEST_F(TensorRanks, RanksByHandThatDifferOverTheirMachinesAreRefused) {
     export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 9000))
     words='--load run --prompt A --tokens-to-generate 2 --num-threads 1 --tensor-model-parallel-size 2'
     RANK=0 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 espalier generate $words &
-    RANK=1 espalier generate $words 2>second; echo "exit $?"; wait; cat second)");
+    RANK=1 espalier generate $words 2>second; echo "exit $?"; kill %1; wait; cat second)");
   EXPECT_NE(outcome.output.find("exit 2\n"), std::string::npos) << outcome.output << outcome.errors;
   EXPECT_NE(outcome.output.find("ranks on one machine (by LOCAL_WORLD_SIZE or MASTER_ADDR): all here, not all there"),
             std::string::npos)
