@@ -62,7 +62,9 @@ struct CodeProduct {
 void multiply_codes(const DeviceOps& device, const CodeProduct& product) {
   const WorkSpan span(Work::kProduct, product.what, {product.to.size(0), product.to.size(1), product.a.codes.size(1)});
   const char* const why = device.fp8_product(product.a, product.b, product.bias, product.to, product.add);
-  if (why != nullptr) warn_once(concat("products of fp8 are computed in bf16, of the same rounded numbers: ", why));
+  if (why != nullptr)
+    warn_once(concat(
+        "products of fp8 are computed in bf16, of the same rounded numbers, which is slower than --bf16 alone: ", why));
 }
 
 DeviceOps::Fp8Matrix codes_of(const DeviceOps& device, const at::Tensor& x, Fp8Format format, Sides sides) {

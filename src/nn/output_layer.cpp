@@ -109,10 +109,10 @@ at::Tensor OutputLayer::plain_logits(const at::Tensor& x) const {
   shape.back() = weight_.value.size(0);
   const at::Tensor rows = x.reshape({-1, x.size(-1)}), bias = bias_ == nullptr ? at::Tensor() : bias_->value;
   const kernels::DeviceOps* const device = kernels::device_ops(x);
-  if (device == nullptr && !weight_.has_grad())  // of a model in use
-    return kernels::row_product(rows, weight_.value, bias, at::kFloat).view(shape);
-  const at::Tensor logits = device != nullptr ? device->matmul_to_fp32(rows, weight_.value)
-                                              : at::matmul(rows, weight_.value.t()).to(at::kFloat);
+  const bool is_in_use = !weight_.has_grad();
+  if (is_in_use && device == nullptr) return kernels::row_product(rows, weight_.value, bias, at::kFloat).view(shape);
+  const at::Tensor logits =
+      is_in_use ? device->matmul_to_fp32(rows, weight_.value) : at::matmul(rows, weight_.value.t()).to(at::kFloat);
   return (bias.defined() ? logits + bias : logits).view(shape);
 }
 

@@ -20,7 +20,6 @@ class BpeMerges {
  public:
   // Buffers of merge(), reused between calls; one per thread.
   struct Scratch {
-    std::vector<uint32_t> ranks;
     std::vector<uint64_t> heap;
     std::vector<int32_t> next, previous;
   };
@@ -59,8 +58,8 @@ class BpeMerges {
     return key * 0x9E3779B97F4A7C15u;
   }
   size_t slot_of(uint64_t hash) const { return static_cast<size_t>(hash >> shift_); }
-  // Eight bits for each slot. Most pairs that are asked for have no merge, and a few hundred kilobytes that the
-  // second-level cache holds know it of all but a few of them; the entries take megabytes.
+  // Eight bits for each slot, a sixteenth of what the entries take. Most pairs that are asked for have no merge, and
+  // the bits, which the second-level cache holds for most vocabularies, tell it of all but a few of them.
   size_t bit_of(uint64_t hash) const { return static_cast<size_t>(hash >> (shift_ - 3)); }
   bool may_exist(uint64_t hash) const { return (exists_[bit_of(hash) / 64] >> (bit_of(hash) % 64) & 1) != 0; }
   void put(const Entry& entry);
