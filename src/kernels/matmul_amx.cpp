@@ -85,13 +85,6 @@ inline void multiply(const PanelProduct& product, const uint16_t* a, const uint1
   }
 }
 
-inline void clear_tiles() {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-}
-
 inline void store_tiles(float* c) {
   _tile_stored(0, c, kPanel * 4);
   _tile_stored(1, c + 16, kPanel * 4);
@@ -156,7 +149,7 @@ inline void for_each_row(const PanelProduct& product, Fetch fetch, Write write) 
         const int64_t column = part * kPanel;
         float* const sums = slice == nullptr ? partial[part - first] : slice->sums + part * kTileSums;
         if (begins)
-          clear_tiles();
+          clear_sums();
         else
           load_tiles(sums);
         multiply(product, a, product.b + part * b_stride + depth * kPanel, depths / kDepthUnit, [&](int64_t step) {

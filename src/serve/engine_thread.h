@@ -4,7 +4,6 @@
 #include <atomic>
 #include <exception>
 #include <functional>
-#include <string>
 #include <thread>
 
 #include "infer/engine/engine.h"

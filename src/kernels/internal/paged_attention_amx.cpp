@@ -35,7 +35,7 @@ class TileProducts {
     order_memory();
     for (int64_t row = rows.begin / kTile * kTile; row < rows.end; row += kTile) {
       const uint32_t* const queries = scratch.queries + row * pairs_;
-      clear();
+      clear_sums();
       int64_t pair = 0;
       for (; pair + kTile <= pairs_; pair += kTile) {
         if (row <= rows.begin) fetch(next.keys, pair * kBlock, kTile * kBlock);
@@ -71,12 +71,6 @@ class TileProducts {
   }
 
  private:
-  static void clear() {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
   template <int kTiles>
   static void load(const float* sums, int64_t stride) {
     _tile_loadd(0, sums, stride * 4);

@@ -105,13 +105,6 @@ void store_sums(float* sums, bool two) {
   _tile_stored(3, sums + 3 * kTileSums, kSumBytes);
 }
 
-void clear_sums() {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-}
-
 // One tile of sums, from an output and a token on.
 void write(const RowProduct& product, const float* sums, int64_t output, int64_t token) {
   if (output >= product.outputs) return;

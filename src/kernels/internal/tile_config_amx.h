@@ -26,5 +26,13 @@ inline void load_config(const TileConfig& config) {
   _tile_loadconfig(&config);
 }
 
+// Tiles 0 to 3, in which all units here have their sums.
+inline void clear_sums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
 }  // namespace
 }  // namespace espalier::kernels::amx
