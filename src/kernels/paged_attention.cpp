@@ -235,7 +235,7 @@ int64_t page_elements(at::Device device, at::ScalarType type, int64_t page_token
 #ifndef __aarch64__
   if (holds_pairs(type)) return avx512bf16::paged_elements(page_tokens, head_size);
 #endif
-  return page_tokens * head_size;
+  return page_elements_of_head(page_tokens, head_size);
 }
 
 }  // namespace espalier::kernels

@@ -235,7 +235,7 @@ struct PanelProduct32 {
   int64_t c_stride;
 };
 
-inline constexpr int64_t kMaxPagedHeadSize = 512, kMaxPageTokens = 64, kPagedTile = 4;
+inline constexpr int64_t kMaxPagedHeadSize = 512, kMaxPageTokens = 64, kPagedTile = 16;
 inline constexpr int64_t kMaxDeviceHeadSize = 256;  // of all attention on a device
 struct PagedToken {
   const int32_t* pages;
@@ -249,11 +249,18 @@ struct DeviceTokens {
   int64_t count, pages_of_sequence;
   int64_t window;  // as AttentionContext has it
 };
+// A page has keys of a head as [head_size][page_lanes], a position in each lane, and values as
+// [page_tokens][head_size], which take no more than page_elements_of_head.
+inline int64_t page_lanes(int64_t page_tokens) { return (page_tokens + 15) / 16 * 16; }
+inline int64_t page_elements_of_head(int64_t page_tokens, int64_t head_size) {
+  return page_lanes(page_tokens) * head_size;
+}
 // Attention of tokens to the pages of their sequences (kernels/paged_attention.h).
 struct PagedAttention {
   const void* qkv;  // [tokens][group][its query heads, then `parts` - queries others: key, value][head_size]
   void* result;     // [tokens][query head][head_size]
-  // [page][group]: [page_tokens][head_size], or pairs of bf16 (avx512bf16::append_pairs).
+  // [page][group], of each what is said above, or pairs of bf16 (avx512bf16::append_pairs); on a device
+  // [page_tokens][head_size].
   void* keys;
   void* values;
   const PagedToken* tokens;  // not of a device's

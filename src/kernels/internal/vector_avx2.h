@@ -16,7 +16,7 @@ struct Floats {
   static constexpr int kTileRows = 2, kTileColumns = 2;
   // Of panels (wide_panels.h): rows, and vectors of a row.
   static constexpr int kPanelRows = 6, kPanelVectors = 1;
-  static constexpr bool kSixteenAtOnce = false;
+  static constexpr int kPageVectors = 1;  // that four queries are multiplied with at once (paged_attention_rows.h)
   __m256 low, high;
 
   static Floats all(float value) { return {_mm256_set1_ps(value), _mm256_set1_ps(value)}; }

@@ -16,7 +16,7 @@ struct Floats {
   static constexpr int kTileRows = 4, kTileColumns = 4;
   // Of panels (wide_panels.h): rows, and vectors of a row.
   static constexpr int kPanelRows = 12, kPanelVectors = 2;
-  static constexpr bool kSixteenAtOnce = true;  // sums() of that many vectors, which fit into the registers
+  static constexpr int kPageVectors = 4;  // that four queries are multiplied with at once (paged_attention_rows.h)
   __m512 v;
 
   static Floats all(float value) { return {_mm512_set1_ps(value)}; }
@@ -83,26 +83,6 @@ inline float sum(Floats a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
-// Lane i: sum(a[i]), to the bit, with a third of the instructions.
-inline Floats sums(const Floats (&a)[16]) {
-  __m512 fours[4];  // [i]: what is left of a[i], a[4 + i], a[8 + i], a[12 + i], four lanes each
-  for (int i = 0; i < 4; ++i) {
-    __m512 eights[2];
-    for (int pair = 0; pair < 2; ++pair) {
-      const __m512 x = a[8 * pair + i].v, y = a[8 * pair + 4 + i].v;
-      eights[pair] = _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xEE));
-    }
-    fours[i] = _mm512_add_ps(_mm512_shuffle_f32x4(eights[0], eights[1], 0x88),
-                             _mm512_shuffle_f32x4(eights[0], eights[1], 0xDD));
-  }
-  __m512 twos[2];
-  for (int pair = 0; pair < 2; ++pair) {
-    const __m512 x = fours[2 * pair], y = fours[2 * pair + 1];
-    twos[pair] = _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x44), _mm512_shuffle_ps(x, y, 0xEE));
-  }
-  return {_mm512_add_ps(_mm512_shuffle_ps(twos[0], twos[1], 0x88), _mm512_shuffle_ps(twos[0], twos[1], 0xDD))};
 }
 
 // Afterwards lane i of rows[j] is what lane j of rows[i] was.

@@ -20,7 +20,7 @@ struct Floats {
   static constexpr int kTileRows = 2, kTileColumns = 2;
   // Of panels (wide_panels.h): rows, and vectors of a row.
   static constexpr int kPanelRows = 2, kPanelVectors = 1;
-  static constexpr bool kSixteenAtOnce = false;
+  static constexpr int kPageVectors = 1;  // that four queries are multiplied with at once (paged_attention_rows.h)
   float v[kWidth];
 
   // The vector whose lane i is f(i).

@@ -15,7 +15,7 @@ struct Floats {
   static constexpr int kTileRows = 2, kTileColumns = 2;
   // Of panels (wide_panels.h): rows, and vectors of a row.
   static constexpr int kPanelRows = 6, kPanelVectors = 1;
-  static constexpr bool kSixteenAtOnce = false;
+  static constexpr int kPageVectors = 1;  // that four queries are multiplied with at once (paged_attention_rows.h)
   float32x4_t v[4];
 
   // The vector whose lanes 4i to 4i + 3 are f(i).
