@@ -1,49 +1,29 @@
-// Attention to keys and values in pages (kernels/paged_attention.h): one block for each token and query head, whose
-// warps take turns at 32 keys, a lane each, with a running maximum (Milakov and Gimelshein 2018). What is computed of a
-// token depends on its query and on the keys and values that it sees, never on its neighbours.
+// Attention to keys and values in pages (kernels/paged_attention.h). Long runs of one sequence's tokens go to tensor
+// cores where the problem fits these; of all others there is one block for each token and query head, whose warps take
+// turns at 32 keys, a lane each, with a running maximum (Milakov and Gimelshein 2018). What is computed of a token
+// depends on its query, on the keys and values that it sees, and on whether its run is long; not on other sequences.
+#include "kernels/cuda/attention_tensor_cores.h"
 #include "kernels/cuda/element_math.h"
+#include "kernels/cuda/paged_problem.cuh"
 #include "kernels/cuda/vectors.cuh"
 
 namespace espalier::cuda {
 namespace {
 
+using kernels::AttentionType;
 using kernels::DeviceTokens;
 using kernels::PagedAttention;
 
 constexpr int kWarps = 4, kBlock = kWarps * kWarp;
-
-struct PagedProblem {
-  PagedAttention args;
-  DeviceTokens tokens;
-  int page_bits;  // pages have 2^page_bits tokens
-
-  __device__ const int32_t* token(int64_t number) const { return tokens.rows + number * DeviceTokens::kColumns; }
-  __device__ const int32_t* pages_of(const int32_t* token) const {
-    return tokens.pages + token[DeviceTokens::kSequence] * tokens.pages_of_sequence;
-  }
-  // Where the key, or the value, of a position is among those of all pages.
-  __device__ int64_t place(const int32_t* pages, int position, int64_t group) const {
-    const int64_t page = pages[position >> page_bits];
-    return (((page * args.groups + group) << page_bits) + (position & ((1 << page_bits) - 1))) * args.head_size;
-  }
-};
-
-PagedProblem problem_of(const PagedAttention& args, const DeviceTokens& tokens) {
-  PagedProblem problem{args, tokens, 0};
-  while (int64_t{1} << problem.page_bits < args.page_tokens) ++problem.page_bits;
-  ESPALIER_CHECK(int64_t{1} << problem.page_bits == args.page_tokens, "pages of ", args.page_tokens, " tokens");
-  return problem;
-}
 
 // One block for each token (x) and group (y).
 template <class T>
 __global__ void __launch_bounds__(kBlock) append_kernel(PagedProblem problem) {
   const PagedAttention& args = problem.args;
   const int64_t number = blockIdx.x, group = blockIdx.y;
-  const int32_t* const token = problem.token(number);
   const T* const key =
       static_cast<const T*>(args.qkv) + ((number * args.groups + group) * args.parts + args.queries) * args.head_size;
-  const int64_t to = problem.place(problem.pages_of(token), token[DeviceTokens::kPosition], group);
+  const int64_t to = problem.place(problem.pages_of(number), problem.tokens.positions[number], group);
   for (int64_t channel = threadIdx.x; channel < args.head_size; channel += kBlock) {
     static_cast<T*>(args.keys)[to + channel] = key[channel];
     static_cast<T*>(args.values)[to + channel] = key[args.head_size + channel];
@@ -94,15 +74,16 @@ __device__ float score_of(float product, const PagedAttention& args, int64_t hea
   return score;
 }
 
-// One block for each token (x) and query head (y). With as many registers as it wants: to fit more blocks ptxas spills
-// one or two.
+// One block for each token (x; nullptr: of all) and query head (y). With as many registers as it wants: to fit more
+// blocks ptxas spills one or two.
 template <class T, bool kWhole, int kPairs>
-__global__ void __launch_bounds__(kBlock, 1) attention_kernel(PagedProblem problem) {
+__global__ void __launch_bounds__(kBlock, 1) attention_kernel(PagedProblem problem, const int32_t* numbers) {
   constexpr int kChannels = kPairs * 2 * kWarp;
   __shared__ float query[kChannels], totals[kWarps][kChannels];
   __shared__ float largest_of[kWarps], sum_of[kWarps];
   const PagedAttention& args = problem.args;
-  const int64_t number = blockIdx.x, head = blockIdx.y, head_size = args.head_size;
+  const int64_t number = numbers == nullptr ? int64_t{blockIdx.x} : numbers[blockIdx.x];
+  const int64_t head = blockIdx.y, head_size = args.head_size;
   const int32_t queries = static_cast<int32_t>(args.queries), group = static_cast<int32_t>(head) / queries;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t row = (number * args.groups + group) * args.parts + head - int64_t{group} * queries;
@@ -111,9 +92,8 @@ __global__ void __launch_bounds__(kBlock, 1) attention_kernel(PagedProblem probl
         channel < head_size ? widen(static_cast<const T*>(args.qkv)[row * head_size + channel]) * args.scale : 0;
   __syncthreads();
 
-  const int32_t* const token = problem.token(number);
-  const int32_t* const pages = problem.pages_of(token);
-  const int position = token[DeviceTokens::kPosition], last = token[DeviceTokens::kLastKey];
+  const int32_t* const pages = problem.pages_of(number);
+  const int position = problem.tokens.positions[number], last = problem.tokens.last_keys[number];
   const int before = static_cast<int>(problem.tokens.window) - 1;
   const int first = before < 0 || position < before ? 0 : position - before;
   RunningSoftmax<kPairs> seen;
@@ -154,17 +134,40 @@ __global__ void __launch_bounds__(kBlock, 1) attention_kernel(PagedProblem probl
   }
 }
 
+// Of `count` tokens.
 template <class T, bool kWhole>
-void attend(const PagedProblem& problem, Stream stream) {
+void attend(const PagedProblem& problem, int64_t count, const int32_t* numbers, Stream stream) {
   const PagedAttention& args = problem.args;
-  const dim3 grid(num_blocks(problem.tokens.count, 1), num_blocks(args.groups * args.queries, 1));
+  const dim3 grid(num_blocks(count, 1), num_blocks(args.groups * args.queries, 1));
   const Launch how{grid, kBlock, 0, stream};
   if (args.head_size <= 64)
-    launch("paged_attention", attention_kernel<T, kWhole, 1>, how, problem);
+    launch("paged_attention", attention_kernel<T, kWhole, 1>, how, problem, numbers);
   else if (args.head_size <= 128)
-    launch("paged_attention", attention_kernel<T, kWhole, 2>, how, problem);
+    launch("paged_attention", attention_kernel<T, kWhole, 2>, how, problem, numbers);
   else
-    launch("paged_attention", attention_kernel<T, kWhole, kMaxHeadSize / (2 * kWarp)>, how, problem);
+    launch("paged_attention", attention_kernel<T, kWhole, kMaxHeadSize / (2 * kWarp)>, how, problem, numbers);
+}
+
+AttentionProblem problem_of_rows(Element type, const PagedAttention& args, const DeviceTokens& tokens) {
+  const int64_t size = args.head_size, page = args.page_tokens * size;
+  AttentionProblem problem{.type = type == Element::kFloat      ? AttentionType::kFloat
+                                   : type == Element::kBFloat16 ? AttentionType::kBFloat16
+                                                                : AttentionType::kHalf,
+                           .batch = 1,
+                           .groups = args.groups,
+                           .members = args.queries,
+                           .head_size = size};
+  problem.query = {const_cast<void*>(args.qkv), 0, args.parts * size, size, args.groups * args.parts * size};
+  problem.key = {args.keys, 0, page, 0, size};
+  problem.value = {args.values, 0, page, 0, size};
+  problem.result = {args.result, 0, args.queries * size, size, args.groups * args.queries * size};
+  problem.window = tokens.window;
+  problem.slopes = args.slopes;
+  problem.scale = args.scale;
+  problem.soft_cap = args.soft_cap;
+  problem.relative_bias = args.relative_bias;
+  problem.relative_reach = args.relative_keys - 1;
+  return problem;
 }
 
 }  // namespace
@@ -173,16 +176,22 @@ void append_to_pages(Element type, const PagedAttention& args, const DeviceToken
   if (tokens.count == 0) return;
   const dim3 grid(num_blocks(tokens.count, 1), num_blocks(args.groups, 1));
   with_element(type, [&](auto element) {
-    launch("append_to_pages", append_kernel<decltype(element)>, {grid, kBlock, 0, stream}, problem_of(args, tokens));
+    launch("append_to_pages", append_kernel<decltype(element)>, {grid, kBlock, 0, stream}, paged_problem(args, tokens));
   });
 }
 
 void paged_attention(Element type, const PagedAttention& args, const DeviceTokens& tokens, Stream stream) {
-  if (tokens.count == 0) return;
+  const PagedProblem problem = paged_problem(args, tokens);
+  const AttentionProblem as_rows = problem_of_rows(type, args, tokens);
+  const bool has_tiles = tokens.num_tiles > 0 && fits_tensor_cores(as_rows, nullptr);
+  if (has_tiles) (type == Element::kBFloat16 ? paged_tiles_bf16 : paged_tiles_fp16)(as_rows, problem, stream);
+  const int64_t count = has_tiles ? tokens.num_singles : tokens.count;
+  if (count == 0) return;
   with_element(type, [&](auto element) {
     using T = decltype(element);
-    with_bool(are_whole<T>(args.head_size, {args.keys, args.values}),
-              [&](auto whole) { attend<T, whole.value>(problem_of(args, tokens), stream); });
+    with_bool(are_whole<T>(args.head_size, {args.keys, args.values}), [&](auto whole) {
+      attend<T, whole.value>(problem, count, has_tiles ? tokens.singles : nullptr, stream);
+    });
   });
 }
 

@@ -241,12 +241,21 @@ struct PagedToken {
   const int32_t* pages;
   int32_t position, first_key, last_key;
 };
-// The same in the memory of a device.
+// The same in the memory of a device. Tokens that have consecutive positions of one sequence are a run. Long ones are
+// divided into tiles of at most kTile tokens, those that see the most keys first; the tokens of the others are singles.
 struct DeviceTokens {
-  static constexpr int kSequence = 0, kPosition = 1, kLastKey = 2, kColumns = 3;
-  const int32_t* rows;   // [count][kColumns]
-  const int32_t* pages;  // [sequences][pages_of_sequence]
-  int64_t count, pages_of_sequence;
+  static constexpr int64_t kTile = 128;
+  // Tokens of a long run. A warp's product on tensor cores is of 16 rows, whether or not all are some token's.
+  static constexpr int64_t kLeastRun = 16;
+  struct Tile {
+    int32_t first, count;  // its tokens
+    int32_t num_keys;      // up to the last that one of them sees
+  };
+  const int32_t *sequences, *positions, *last_keys;  // [count]
+  const Tile* tiles;
+  const int32_t* singles;  // numbers of tokens
+  const int32_t* pages;    // [sequences][pages_of_sequence]
+  int64_t count, num_tiles, num_singles, pages_of_sequence;
   int64_t window;  // as AttentionContext has it
 };
 // Attention of tokens to the pages of their sequences (kernels/paged_attention.h).
