@@ -72,18 +72,21 @@ std::vector<PagedToken> tokens_of(const tensor::AttentionContext& context) {
 }
 
 constexpr int64_t kNumbersOfTile = sizeof(DeviceTokens::Tile) / sizeof(int32_t);
+constexpr int64_t kNumbersOfSingle = sizeof(DeviceTokens::Single) / sizeof(int32_t);
 
 // Which tokens are in tiles, and which are not.
 struct Runs {
   std::vector<DeviceTokens::Tile> tiles;
-  std::vector<int32_t> singles;
+  std::vector<DeviceTokens::Single> singles;
 };
 
 Runs runs_of(const std::vector<tensor::PagedKeyValues::Token>& tokens) {
   Runs runs;
   const auto add = [&](size_t begin, size_t end) {
     if (end - begin < DeviceTokens::kLeastRun) {
-      for (size_t token = begin; token < end; ++token) runs.singles.push_back(static_cast<int32_t>(token));
+      for (size_t token = begin; token < end; ++token)
+        for (int32_t part = 0; part <= tokens[token].last_key / DeviceTokens::kKeysOfPart; ++part)
+          runs.singles.push_back({static_cast<int32_t>(token), part});
       return;
     }
     for (size_t first = begin; first < end; first += DeviceTokens::kTile) {
@@ -127,7 +130,7 @@ tensor::PagedKeyValues::Sent sent_to(at::Device device, const std::vector<tensor
   for (const tensor::PagedKeyValues::Token& token : tokens) numbers.push_back(token.last_key);
   for (const DeviceTokens::Tile& tile : runs.tiles)
     numbers.insert(numbers.end(), {tile.first, tile.count, tile.num_keys});
-  numbers.insert(numbers.end(), runs.singles.begin(), runs.singles.end());
+  for (const DeviceTokens::Single& single : runs.singles) numbers.insert(numbers.end(), {single.token, single.part});
   for (std::vector<int32_t>& pages : sequences) {
     pages.resize(longest);
     numbers.insert(numbers.end(), pages.begin(), pages.end());
@@ -147,8 +150,8 @@ DeviceTokens device_tokens(const tensor::PagedKeyValues::Sent& sent, int64_t win
           .positions = sequences + sent.count,
           .last_keys = sequences + 2 * sent.count,
           .tiles = reinterpret_cast<const DeviceTokens::Tile*>(tiles),
-          .singles = singles,
-          .pages = singles + sent.num_singles,
+          .singles = reinterpret_cast<const DeviceTokens::Single*>(singles),
+          .pages = singles + sent.num_singles * kNumbersOfSingle,
           .count = sent.count,
           .num_tiles = sent.num_tiles,
           .num_singles = sent.num_singles,

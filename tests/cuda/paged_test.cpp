@@ -216,7 +216,8 @@ class DevicePrompts : public testing::TestWithParam<Case> {
     const at::Device device = device_under_test();
     const at::ScalarType type = sequences[0].qkv.scalar_type();
     int64_t num_pages = 0;
-    for (const Sequence& sequence : sequences) num_pages += static_cast<int64_t>(sequence.pages.size());
+    for (const Sequence& sequence : sequences)
+      for (const int32_t page : sequence.pages) num_pages = std::max<int64_t>(num_pages, page + 1);
     PagedKeyValues pages = new_pages(of, type, device, num_pages);
     pages.capacity = kLongest;
     std::vector<at::Tensor> rows;
@@ -251,14 +252,15 @@ class DevicePrompts : public testing::TestWithParam<Case> {
       const at::Tensor wanted = expected(sequence, context), found = all.narrow(0, row, sequence.run.count);
       row += sequence.run.count;
       // Probabilities and results are rounded: each by half a unit of the largest value.
-      const double allowed = 2 * (type == at::kBFloat16 ? 0x1p-8 : 0x1p-11) * wanted.abs().max().item<double>();
+      const double rounding = type == at::kBFloat16 ? 0x1p-8 : type == at::kHalf ? 0x1p-11 : 0x1p-20;
+      const double allowed = 2 * rounding * wanted.abs().max().item<double>();
       const double worst = (found - wanted).abs().max().item<double>();
       EXPECT_LE(worst, allowed) << what << " " << c10::toString(type) << ", " << sequence.run.count << " tokens after "
                                 << sequence.run.cached;  // not where it is NaN
     }
   }
 
-  static constexpr int64_t kLongest = 256;
+  static constexpr int64_t kLongest = 1200;
 };
 
 TEST_P(DevicePrompts, OfEveryLengthAreRightBesideSingleTokens) {
@@ -286,6 +288,34 @@ TEST_P(DevicePrompts, AreRightUnderEveryMaskAndBias) {
   context.window = 40;
   expect_right("bias by distance and a window", runs, context);
   expect_right("bias by distance, whole", {{0, 70, true}}, context);
+}
+
+// Their keys are in several parts.
+TEST_P(DevicePrompts, SingleTokensBehindLongTextsAreRight) {
+  const std::vector<TokenRun> runs = {{1100, 1}, {511, 1}, {512, 1}, {1021, 5}, {90, 1}};
+  for (const auto type : {at::kFloat, at::kBFloat16}) expect_right("plain", runs, {}, type);
+  AttentionContext context;
+  context.window = 600;
+  expect_right("window of 600", runs, context);
+  context.window = 40;
+  context.alibi_slopes = at::arange(1, GetParam().heads.queries + 1, at::kFloat) / 100;
+  expect_right("window of 40 and slopes", runs, context);
+  context = {};
+  context.relative_bias = random({GetParam().heads.queries, 2 * kLongest - 1}, at::kFloat, 3);
+  expect_right("bias by distance", runs, context);
+}
+
+TEST_P(DevicePrompts, BitsDependOnTheirSequenceAlone) {
+  const UseDevice use;
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const std::vector<Sequence> sequences = sequences_of({{1100, 1}, {30, 1}, {0, 20}, {600, 2}, {60, 40}}, type);
+    const at::Tensor together = actual(sequences, {});
+    int64_t row = 0;
+    for (const Sequence& sequence : sequences) {
+      EXPECT_TRUE(at::equal(actual({sequence}, {}), together.narrow(0, row, sequence.run.count))) << row;
+      row += sequence.run.count;
+    }
+  }
 }
 
 // No last page is full; heads of a size that has, and has not, all features of a tile.
