@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/cpu_isa.h"
@@ -70,39 +71,91 @@ std::vector<PagedToken> tokens_of(const tensor::AttentionContext& context) {
   return tokens;
 }
 
+constexpr int64_t kNumbersOfTile = sizeof(DeviceTokens::Tile) / sizeof(int32_t);
+constexpr int64_t kNumbersOfSingle = sizeof(DeviceTokens::Single) / sizeof(int32_t);
+
+// Which tokens are in tiles, and which are not.
+struct Runs {
+  std::vector<DeviceTokens::Tile> tiles;
+  std::vector<DeviceTokens::Single> singles;
+};
+
+Runs runs_of(const std::vector<tensor::PagedKeyValues::Token>& tokens) {
+  Runs runs;
+  const auto add = [&](size_t begin, size_t end) {
+    if (end - begin < DeviceTokens::kLeastRun) {
+      for (size_t token = begin; token < end; ++token)
+        for (int32_t part = 0; part <= tokens[token].last_key / DeviceTokens::kKeysOfPart; ++part)
+          runs.singles.push_back({static_cast<int32_t>(token), part});
+      return;
+    }
+    for (size_t first = begin; first < end; first += DeviceTokens::kTile) {
+      const size_t count = std::min<size_t>(DeviceTokens::kTile, end - first);
+      int32_t last_key = 0;
+      for (size_t token = first; token < first + count; ++token) last_key = std::max(last_key, tokens[token].last_key);
+      runs.tiles.push_back({static_cast<int32_t>(first), static_cast<int32_t>(count), last_key + 1});
+    }
+  };
+  for (size_t begin = 0, end; begin < tokens.size(); begin = end) {
+    end = begin + 1;
+    while (end < tokens.size() && tokens[end].pages == tokens[begin].pages &&
+           tokens[end].position == tokens[end - 1].position + 1)
+      ++end;
+    add(begin, end);
+  }
+  std::stable_sort(runs.tiles.begin(), runs.tiles.end(),
+                   [](const auto& a, const auto& b) { return a.num_keys > b.num_keys; });
+  return runs;
+}
+
 // Of tokens that follow each other in one sequence the pages are written once.
 tensor::PagedKeyValues::Sent sent_to(at::Device device, const std::vector<tensor::PagedKeyValues::Token>& tokens,
                                      int64_t page_tokens) {
-  const auto count = static_cast<int64_t>(tokens.size());
-  const at::Tensor rows = at::empty({count, DeviceTokens::kColumns}, at::kInt);
-  int32_t* row = rows.mutable_data_ptr<int32_t>();
+  std::vector<int32_t> sequence_of_token;
   std::vector<std::vector<int32_t>> sequences;
   const int32_t* before = nullptr;
+  size_t longest = 0;
   for (const tensor::PagedKeyValues::Token& token : tokens) {
     if (sequences.empty() || token.pages != before) sequences.emplace_back();
     before = token.pages;
     std::vector<int32_t>& pages = sequences.back();
     const int64_t touched = std::max(token.position, token.last_key) / page_tokens + 1;
     for (auto page = static_cast<int64_t>(pages.size()); page < touched; ++page) pages.push_back(token.pages[page]);
-    row[DeviceTokens::kSequence] = static_cast<int32_t>(sequences.size()) - 1;
-    row[DeviceTokens::kPosition] = token.position;
-    row[DeviceTokens::kLastKey] = token.last_key;
-    row += DeviceTokens::kColumns;
+    longest = std::max(longest, pages.size());
+    sequence_of_token.push_back(static_cast<int32_t>(sequences.size()) - 1);
   }
-  size_t longest = 0;
-  for (const std::vector<int32_t>& pages : sequences) longest = std::max(longest, pages.size());
-  const at::Tensor pages = at::zeros({static_cast<int64_t>(sequences.size()), static_cast<int64_t>(longest)}, at::kInt);
-  for (size_t sequence = 0; sequence < sequences.size(); ++sequence)
-    std::copy(sequences[sequence].begin(), sequences[sequence].end(),
-              pages.mutable_data_ptr<int32_t>() + sequence * longest);
-  return {rows.to(device), pages.to(device)};
+  const Runs runs = runs_of(tokens);
+  std::vector<int32_t> numbers = std::move(sequence_of_token);  // in the order of device_tokens()
+  for (const tensor::PagedKeyValues::Token& token : tokens) numbers.push_back(token.position);
+  for (const tensor::PagedKeyValues::Token& token : tokens) numbers.push_back(token.last_key);
+  for (const DeviceTokens::Tile& tile : runs.tiles)
+    numbers.insert(numbers.end(), {tile.first, tile.count, tile.num_keys});
+  for (const DeviceTokens::Single& single : runs.singles) numbers.insert(numbers.end(), {single.token, single.part});
+  for (std::vector<int32_t>& pages : sequences) {
+    pages.resize(longest);
+    numbers.insert(numbers.end(), pages.begin(), pages.end());
+  }
+  return {.numbers = at::tensor(numbers, at::kInt).to(device),
+          .count = static_cast<int64_t>(tokens.size()),
+          .num_tiles = static_cast<int64_t>(runs.tiles.size()),
+          .num_singles = static_cast<int64_t>(runs.singles.size()),
+          .pages_of_sequence = static_cast<int64_t>(longest)};
 }
 
 DeviceTokens device_tokens(const tensor::PagedKeyValues::Sent& sent, int64_t window) {
-  return {.rows = sent.tokens.const_data_ptr<int32_t>(),
-          .pages = sent.pages.const_data_ptr<int32_t>(),
-          .count = sent.tokens.size(0),
-          .pages_of_sequence = sent.pages.size(1),
+  const int32_t* const sequences = sent.numbers.const_data_ptr<int32_t>();
+  const int32_t* const tiles = sequences + 3 * sent.count;
+  const int32_t* const singles = tiles + sent.num_tiles * kNumbersOfTile;
+  return {.sequences = sequences,
+          .positions = sequences + sent.count,
+          .last_keys = sequences + 2 * sent.count,
+          .tiles = reinterpret_cast<const DeviceTokens::Tile*>(tiles),
+          .singles = reinterpret_cast<const DeviceTokens::Single*>(singles),
+          .pages = singles + sent.num_singles * kNumbersOfSingle,
+          .count = sent.count,
+          .num_tiles = sent.num_tiles,
+          .num_singles = sent.num_singles,
+          .pages_of_sequence = sent.pages_of_sequence,
           .window = window};
 }
 
@@ -146,7 +199,7 @@ at::Tensor attend(const at::Tensor& qkv, int64_t parts, const tensor::AttentionC
       .soft_cap = static_cast<float>(context.soft_cap)};
   const bool appends = parts > heads.per_group();
   if (device != nullptr) {
-    ESPALIER_CHECK(pages.sent.tokens.defined() && pages.sent.tokens.size(0) == qkv.size(0), "tokens were not sent");
+    ESPALIER_CHECK(pages.sent.numbers.defined() && pages.sent.count == qkv.size(0), "tokens were not sent");
     const DeviceTokens sent = device_tokens(pages.sent, context.window);
     if (appends) device->append_to_pages(qkv.scalar_type(), args, sent);
     device->paged_attention(qkv.scalar_type(), args, sent);

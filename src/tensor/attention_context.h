@@ -48,10 +48,10 @@ struct PagedKeyValues {
   int64_t page_tokens = 0;
   int64_t capacity = 0;  // tokens of the longest sequence that there can be
   std::vector<Token> tokens;
-  // The same where the pages are on a device, put there by kernels::send_tokens(); int32.
+  // The same where the pages are on a device, put there by kernels::send_tokens().
   struct Sent {
-    at::Tensor tokens;  // [tokens, 3]: number of the sequence, position, last key
-    at::Tensor pages;   // [sequences, pages of the longest]
+    at::Tensor numbers;  // int32: the lists of kernels::DeviceTokens, one after another
+    int64_t count = 0, num_tiles = 0, num_singles = 0, pages_of_sequence = 0;
   };
   Sent sent;
 };

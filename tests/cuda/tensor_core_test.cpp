@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/paged_attention.h"
 #include "tests/cuda/attention_cases.h"
 
 namespace espalier::cuda {
@@ -151,6 +152,41 @@ TEST(AttentionOnHost, GoesToTensorCoresWhereItCan) {
     EXPECT_EQ(launches(type, 20), on_plain_cores);  // rows at multiples of 8 bytes
   }
   EXPECT_EQ(launches(at::kFloat, 64), on_plain_cores);
+}
+
+// The kernels that attention to pages of `tokens` tokens of one sequence, and of one token of another, launched.
+std::vector<std::string> launches_of_pages(at::ScalarType type, int64_t head_size, int32_t tokens) {
+  const cuda_test::UseDevice use;
+  const at::Device device = cuda_test::device_under_test();
+  tensor::PagedKeyValues pages;
+  pages.page_tokens = pages.capacity = 64;
+  const int64_t elements = kernels::page_elements(device, type, pages.page_tokens, head_size);
+  const auto part = [&] { return at::empty({2, 1, elements}, at::TensorOptions().dtype(type).device(device)); };
+  pages.layers = {{part(), part()}};
+  const int32_t numbers[] = {0, 1};
+  for (int32_t position = 0; position < tokens; ++position)
+    pages.tokens.push_back({&numbers[0], position, position, false});
+  pages.tokens.push_back({&numbers[1], 0, 0, false});
+  kernels::send_tokens(pages);
+  tensor::AttentionContext context;
+  context.pages = &pages;
+  const at::Tensor qkv = cuda_test::random({tokens + 1, 1, 3 * head_size}, type, 1).to(device);
+  last_launches.clear();
+  kernels::paged_attention(qkv, context, {1, 1}, 0);
+  return last_launches;
+}
+
+TEST(AttentionOnHost, OfLongRunsGoesToTensorCoresWhereItCan) {
+  const std::vector<std::string> on_both{"append_to_pages", "paged_attention_on_tensor_cores", "paged_attention"};
+  // Those of runs that are long, the others.
+  const std::vector<std::string> on_plain_cores{"append_to_pages", "paged_attention", "paged_attention"};
+  const std::vector<std::string> only_singles{"append_to_pages", "paged_attention"};
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t head_size : {8, 128, 256}) EXPECT_EQ(launches_of_pages(type, head_size, 16), on_both);
+    EXPECT_EQ(launches_of_pages(type, 64, 15), only_singles);
+    EXPECT_EQ(launches_of_pages(type, 20, 16), on_plain_cores);
+  }
+  EXPECT_EQ(launches_of_pages(at::kFloat, 64, 16), on_plain_cores);
 }
 
 // Those of compute capability 8.6, 8.9 and 12 have 99 KiB for a block: these launches are refused there.

@@ -87,15 +87,24 @@ struct RowLogits {
   }
 };
 
-template <class T, class Tiles, bool kBias>
-__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
-    tensor_forward_kernel(AttentionProblem problem, TileOrder order) {
+// Keys and values that are rows of the problem's operands.
+template <class T>
+struct KeysInRows {
+  template <int kThreadsOfBlock, class Tile>
+  __device__ void begin_copies(const Tile& keys, const Tile& values, const Pair& pair, int first_key) const {
+    copy_tile<T, kThreadsOfBlock>(keys, pair, pair.problem.key, first_key, pair.num_keys);
+    copy_tile<T, kThreadsOfBlock>(values, pair, pair.problem.value, first_key, pair.num_keys);
+  }
+};
+
+// Of the queries from first_query on, a tile of them. `source` begins to copy tiles of keys and values; zeros beyond
+// the last key.
+template <class T, class Tiles, bool kBias, class Source>
+__device__ inline void forward_tile(const Pair& pair, int first_query, const Source& source) {
   constexpr int kM = Tiles::kM, kN = Tiles::kN;
   using Place = ScorePlace<true, kM, kN>;
-  int head, tile;
-  order.place(blockIdx.x, &head, &tile);
-  const Pair pair = pair_of(problem, head);
-  const int first_query = tile * Tiles::kRows, own_query = first_query + Tiles::first_row();
+  const AttentionProblem& problem = pair.problem;
+  const int own_query = first_query + Tiles::first_row();
   const int pieces = pieces_of(problem);
   char* const memory = reinterpret_cast<char*>(shared_memory());
   const typename Tiles::OwnTile queries(memory);
@@ -106,8 +115,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     return typename Tiles::OtherTile(memory + Tiles::OwnTile::kBytes + (stage * 2 + 1) * Tiles::OtherTile::kBytes);
   };
   const auto begin_copies = [&](int stage, int first_key) {
-    copy_tile<T, Tiles::kThreads>(keys_at(stage), pair, problem.key, first_key, pair.num_keys);
-    copy_tile<T, Tiles::kThreads>(values_at(stage), pair, problem.value, first_key, pair.num_keys);
+    source.template begin_copies<Tiles::kThreads>(keys_at(stage), values_at(stage), pair, first_key);
     commit_copies();
   };
   const Keys of_block = keys_of_queries<Tiles::kRows>(pair, first_query).any;
@@ -171,24 +179,40 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
   write_tile<T, Tiles::kThreads>(queries, pair, problem.result, first_query, problem.num_queries);
 }
 
+template <class Tiles>
+constexpr int forward_shared_bytes() {
+  return Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes + KeysOfWarps<Tiles>::kBytes;
+}
+
+// body(AttentionTiles, kBias as a constant)
+template <class Body>
+void with_forward_tiles(const AttentionProblem& problem, const Body& body) {
+  using Large = AttentionTiles<256, 1, 32>;
+  if (has_bias(problem) || problem.max_logits != nullptr)
+    with_tiles<AttentionTiles<64, 2, 64>, AttentionTiles<128, 2, 32>, Large>(
+        problem, [&](auto tiles) { body(tiles, std::true_type()); });
+  else
+    with_tiles<AttentionTiles<64, 1, 64, 4, 1, 3>, AttentionTiles<128, 2, 64>, Large>(
+        problem, [&](auto tiles) { body(tiles, std::false_type()); });
+}
+
 template <class T, class Tiles, bool kBias>
-void launch_attention_forward(const AttentionProblem& problem, Stream stream) {
-  const TileOrder order = tile_order(problem, problem.heads() * problem.batch, problem.members,
-                                     num_blocks(problem.num_queries, Tiles::kRows), problem.num_keys, problem.causal);
-  const int bytes = Tiles::OwnTile::kBytes + 4 * Tiles::OtherTile::kBytes + KeysOfWarps<Tiles>::kBytes;
-  launch("attention_forward_on_tensor_cores", tensor_forward_kernel<T, Tiles, kBias>,
-         {order.blocks(), Tiles::kThreads, bytes, stream}, problem, order);
+__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
+    tensor_forward_kernel(AttentionProblem problem, TileOrder order) {
+  int head, tile;
+  order.place(blockIdx.x, &head, &tile);
+  forward_tile<T, Tiles, kBias>(pair_of(problem, head), tile * Tiles::kRows, KeysInRows<T>());
 }
 
 template <class T>
 void launch_attention_forward(const AttentionProblem& problem, Stream stream) {
-  using Large = AttentionTiles<256, 1, 32>;
-  if (has_bias(problem) || problem.max_logits != nullptr)
-    with_tiles<AttentionTiles<64, 2, 64>, AttentionTiles<128, 2, 32>, Large>(
-        problem, [&](auto tiles) { launch_attention_forward<T, decltype(tiles), true>(problem, stream); });
-  else
-    with_tiles<AttentionTiles<64, 1, 64, 4, 1, 3>, AttentionTiles<128, 2, 64>, Large>(
-        problem, [&](auto tiles) { launch_attention_forward<T, decltype(tiles), false>(problem, stream); });
+  with_forward_tiles(problem, [&](auto tiles, auto bias) {
+    using Tiles = decltype(tiles);
+    const TileOrder order = tile_order(problem, problem.heads() * problem.batch, problem.members,
+                                       num_blocks(problem.num_queries, Tiles::kRows), problem.num_keys, problem.causal);
+    launch("attention_forward_on_tensor_cores", tensor_forward_kernel<T, Tiles, bias>,
+           {order.blocks(), Tiles::kThreads, forward_shared_bytes<Tiles>(), stream}, problem, order);
+  });
 }
 
 }  // namespace espalier::cuda

@@ -23,8 +23,9 @@ inline constexpr int kPiece = 32;
 // A tile begins at a multiple of its rows' bytes. So the number of an access is some bits of an address, and one
 // address of a lane, of access 0 or 1 of its row, leads to all others: even numbers come by exclusive or, and 8 rows
 // more by an addition.
-template <int kRows, int kFeatures>
+template <int kRows_, int kFeatures>
 struct SharedTile {
+  static constexpr int kRows = kRows_;
   static constexpr int kRowBytes = kFeatures * 2, kBytes = kRows * kRowBytes;
   static_assert(kRowBytes % 128 == 0 && kSharedAlignment % kRowBytes == 0);
   char* memory;

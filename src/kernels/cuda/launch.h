@@ -167,8 +167,10 @@ void attention_backward(const AttentionProblem& problem, const AttentionGradient
 // Puts the keys and values of the tokens into their pages.
 void append_to_pages(Element type, const kernels::PagedAttention& args, const kernels::DeviceTokens& tokens,
                      Stream stream);
+// `partials`: scratch, paged_partials(args, tokens), which may be none.
+int64_t paged_partials(const kernels::PagedAttention& args, const kernels::DeviceTokens& tokens);
 void paged_attention(Element type, const kernels::PagedAttention& args, const kernels::DeviceTokens& tokens,
-                     Stream stream);
+                     float* partials, Stream stream);
 
 // ---- fp8 (spec/fp8.h)
 

@@ -399,7 +399,11 @@ class CudaOps : public kernels::DeviceOps {
     cuda::append_to_pages(element_of(type), args, tokens, current_stream());
   }
   void paged_attention(at::ScalarType type, const PagedAttention& args, const DeviceTokens& tokens) const override {
-    cuda::paged_attention(element_of(type), args, tokens, current_stream());
+    const int64_t count = paged_partials(args, tokens);
+    at::Tensor partials;
+    if (count > 0) partials = empty_floats({count});
+    cuda::paged_attention(element_of(type), args, tokens,
+                          partials.defined() ? partials.mutable_data_ptr<float>() : nullptr, current_stream());
   }
 
   void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) const override {

@@ -254,12 +254,29 @@ struct PagedToken {
   const int32_t* pages;
   int32_t position, first_key, last_key;
 };
-// The same in the memory of a device.
+// The same in the memory of a device. Tokens that have consecutive positions of one sequence are a run. Long ones are
+// divided into tiles of at most kTile tokens, those that see the most keys first; the tokens of the others are singles,
+// each as often in their list as it has parts of keys.
 struct DeviceTokens {
-  static constexpr int kSequence = 0, kPosition = 1, kLastKey = 2, kColumns = 3;
-  const int32_t* rows;   // [count][kColumns]
+  static constexpr int64_t kTile = 128;
+  // Tokens of a long run. A tile takes as long for a few rows as for all of a warp's, which are 16 or more; a few
+  // single tokens are faster, as their blocks run beside one another. An estimate: it has not been timed.
+  static constexpr int64_t kLeastRun = 16;
+  // Of a part, which one block has of one head. Keys are divided by their positions, so that what is computed of a
+  // token depends on its own alone; a few thousand of them, times the heads, are then blocks for a whole GPU.
+  static constexpr int kKeysOfPart = 512;
+  struct Tile {
+    int32_t first, count;  // its tokens
+    int32_t num_keys;      // up to the last that one of them sees
+  };
+  struct Single {
+    int32_t token, part;  // of the keys up to its last, from 0 on, in order
+  };
+  const int32_t *sequences, *positions, *last_keys;  // [count]
+  const Tile* tiles;
+  const Single* singles;
   const int32_t* pages;  // [sequences][pages_of_sequence]
-  int64_t count, pages_of_sequence;
+  int64_t count, num_tiles, num_singles, pages_of_sequence;
   int64_t window;  // as AttentionContext has it
 };
 // A page has keys of a head as [head_size][page_lanes], a position in each lane, and values as
