@@ -1,7 +1,7 @@
 """Training on one GPU beside PyTorch in the same run, for scripts/bench-gpu.
 
 PyTorch is train_peer.py: bf16 autocast over fp32 weights, scaled_dot_product_attention (its flash kernel), fused AdamW; compiled
-and eager. Rounds alternate, the first steps of a process do not count, medians do. Model FLOPs have causal attention once; their
+and eager. "espalier, cuDNN" is --attention-backend cudnn; --without-cudnn leaves it out. Rounds alternate, the first steps of a process do not count, medians do. Model FLOPs have causal attention once; their
 share is of the fastest bf16 product that cuBLAS did in the same run. Memory is the most that each side's allocator gave out.
 """
 import argparse
@@ -29,6 +29,7 @@ class Case:
 CASES = {"gpt2": Case(16, 1024, 30), "gpt2-xl": Case(8, 1024, 12), "llama-8b": Case(2, 4096, 12)}
 WARM_UP = 5
 STARTED = time.monotonic()
+BY_CUDNN = "espalier, cuDNN"
 PEERS = {"PyTorch compiled": "compiled", "PyTorch eager": "eager"}
 
 
@@ -64,18 +65,30 @@ def new_peer(session, mode, shape, case):
                 micro_batch=case.rows)
 
 
-def ours(session, shape, case):
+def ours(session, shape, case, *more):
     flags = training_flags(session, shape, "bf16", case.length, batch=case.rows, positions=case.length, micro_batch=case.rows)
-    return train_espalier(session, [*flags, "--device", "cuda"], case.steps)
+    return train_espalier(session, [*flags, "--device", "cuda", *more], case.steps)
+
+
+def ours_by_cudnn(session, shape, case):
+    """None, which ends its rounds, where it cannot run: the others are measured all the same."""
+    try:
+        return ours(session, shape, case, "--attention-backend", "cudnn")
+    except SystemExit as error:
+        session.say(f"{BY_CUDNN} did not run: {error}")
+        return None
 
 
 def compare(session, name, peers):
     """A row for each side that was measured before the time was over."""
     case, shape = CASES[name], GPU_SHAPES[name]
     running = {peer: new_peer(session, mode, shape, case) for peer, mode in peers.items()}
+    ways = {"espalier": lambda: ours(session, shape, case)}
+    if not session.arguments.without_cudnn:
+        ways[BY_CUDNN] = lambda: ours_by_cudnn(session, shape, case)
     results = {}
     try:
-        alternate(session, f"{name}: {case.rows} x {case.length}", {"espalier": lambda: ours(session, shape, case)} | running, results)
+        alternate(session, f"{name}: {case.rows} x {case.length}", ways | running, results)
     except OutOfTime:
         pass
     finally:
@@ -91,7 +104,7 @@ def row_of(name, case, shape, side, results, running):
         check_same_work(side, results["espalier"][0], rounds[0])
     seconds = [run.step_seconds() for run in rounds]
     rate = case.rows * case.length / median(seconds)
-    memory = median([run.gpu_peak_mib for run in rounds]) if side == "espalier" else running[side].gpu_peak_mib
+    memory = running[side].gpu_peak_mib if side in running else median([run.gpu_peak_mib for run in rounds])
     return {"model": name, "rows": case.rows, "length": case.length, "side": side, "seconds": median(seconds),
             "spread": spread(seconds), "tokens_per_s": rate, "peak_mib": memory,
             "model_tflops": rate * shape.flops_per_token(case.length) / 1e12, "rounds": seconds,
@@ -118,6 +131,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, help="ends after these, with what is measured by then")
     parser.add_argument("--without-eager", action="store_true")
+    parser.add_argument("--without-cudnn", action="store_true", help="leaves out runs with --attention-backend cudnn")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", default=str(ROOT / "build" / "bench-gpu.json"))
     arguments = parser.parse_args()

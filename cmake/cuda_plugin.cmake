@@ -75,10 +75,30 @@ function(espalier_find_cuda why)
   set(ESPALIER_NCCL_INCLUDE ${nccl} PARENT_SCOPE)
 endfunction()
 
+# Where cuDNN's headers and those of its frontend are; empty unless both are there: then the plugin has no attention by
+# cuDNN (src/kernels/cuda/sdpa_missing.cpp) and says so when it is asked for.
+set(ESPALIER_CUDNN_FRONTEND "$ENV{HOME}/.cache/espalier/cudnn-frontend-1.18.0" CACHE PATH
+  "folder of the headers of cuDNN's frontend, which scripts/setup --cuda installs; may be missing")
+function(espalier_find_cudnn includes)
+  set(${includes} "" PARENT_SCOPE)
+  foreach(folder ${ESPALIER_LIBTORCH}/nvidia/cudnn/include ${ESPALIER_CUDA_TOOLKIT}/include)
+    if(EXISTS ${folder}/cudnn.h AND EXISTS ${ESPALIER_CUDNN_FRONTEND}/include/cudnn_frontend.h)
+      set(${includes} ${ESPALIER_CUDNN_FRONTEND}/include ${folder} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+endfunction()
+
 espalier_find_cuda(ESPALIER_NO_CUDA)
 if(ESPALIER_NO_CUDA)
   message(STATUS "CUDA plugin: left out, ${ESPALIER_NO_CUDA}")
   set(ESPALIER_NVCC "")
+else()
+  espalier_find_cudnn(ESPALIER_CUDNN_INCLUDES)
+  if(NOT ESPALIER_CUDNN_INCLUDES)
+    message(STATUS "CUDA plugin: without attention by cuDNN, whose headers are not in ${ESPALIER_LIBTORCH}/nvidia/cudnn/include "
+      "or ${ESPALIER_CUDA_TOOLKIT}/include, or those of its frontend not in ${ESPALIER_CUDNN_FRONTEND}")
+  endif()
 endif()
 
 # What the plugin needs at run time is in it by name (DT_NEEDED), also where it is built without these libraries:
@@ -88,6 +108,9 @@ function(espalier_link_cuda_libraries target)
   set(nvidia_lib ${ESPALIER_LIBTORCH}/nvidia/cu13/lib)
   set(libraries ${torch_lib}/libtorch_cuda.so ${torch_lib}/libc10_cuda.so ${nvidia_lib}/libcublas.so.13
     ${nvidia_lib}/libcublasLt.so.13)
+  if(ESPALIER_CUDNN_INCLUDES)
+    list(APPEND libraries ${ESPALIER_LIBTORCH}/nvidia/cudnn/lib/libcudnn.so.9)
+  endif()
   set(stub_folder ${CMAKE_BINARY_DIR}/cuda_plugin/stubs)
   file(WRITE ${CMAKE_BINARY_DIR}/cuda_plugin/stub.cpp "")
   foreach(library ${libraries})
@@ -138,12 +161,18 @@ function(espalier_cuda_plugin)
   endforeach()
 
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp ${CMAKE_SOURCE_DIR}/src/cuda/plugin/*.cpp)
+  if(ESPALIER_CUDNN_INCLUDES)
+    list(FILTER sources EXCLUDE REGEX "/sdpa_missing\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/sdpa(_plan)?\\.cpp$")
+  endif()
   add_library(espalier_cuda_plugin SHARED ${sources} ${objects})
   set_target_properties(espalier_cuda_plugin PROPERTIES OUTPUT_NAME espalier_cuda LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin
     CXX_VISIBILITY_PRESET hidden)
   target_compile_definitions(espalier_cuda_plugin PRIVATE ESPALIER_CUDA_INTERFACE="${ESPALIER_CUDA_INTERFACE}")
   target_include_directories(espalier_cuda_plugin PRIVATE ${CMAKE_SOURCE_DIR}/src)
-  target_include_directories(espalier_cuda_plugin SYSTEM PRIVATE ${ESPALIER_NCCL_INCLUDE} ${ESPALIER_CUDA_TOOLKIT}/include)
+  target_include_directories(espalier_cuda_plugin SYSTEM PRIVATE ${ESPALIER_NCCL_INCLUDE} ${ESPALIER_CUDNN_INCLUDES}
+    ${ESPALIER_CUDA_TOOLKIT}/include)
   target_link_libraries(espalier_cuda_plugin PRIVATE espalier_base espalier_torch)
   espalier_link_cuda_libraries(espalier_cuda_plugin)
 endfunction()

@@ -45,7 +45,8 @@ void check_gpus(const config::ParityRequest& request) {
   for (const std::string& text : request.layouts)
     most_ranks = std::max(most_ranks, plan::parse_layout(text).grid.num_ranks());
   dist::run_ranks({}, [&](const dist::Grid&) {
-    cuda::place_process(config::Device::kCuda, most_ranks - 1);
+    cuda::check_attention_backend(request.attention_backend,
+                                  cuda::place_process(config::Device::kCuda, most_ranks - 1));
     return std::string();
   });
 }

@@ -80,6 +80,7 @@ std::vector<train::ReplayedStep> run_ranks(const config::RunConfig& config, cons
   if (plan.layout.grid.num_ranks() == 1) {
     const cuda::Placement compute = cuda::place_process(config.parallel.device, 0);
     log_info("computing on ", compute.description);
+    if (!compute.device.is_cpu()) cuda::check_attention_backend(config.training.attention_backend, compute);
     dist::Grid grid;
     grid.device = compute.device;
     return {train::run_for_replay(config, table, request, grid)};

@@ -84,6 +84,7 @@ dist::Grid make_grid(const config::RunConfig& config, const OptionTable& table, 
                      const StopSignals& signals) {
   const cuda::Placement compute = cuda::place_process(config.parallel.device, place.local_rank);
   log_info("computing on ", compute.description);
+  cuda::check_attention_backend(config.training.attention_backend, compute);
   if (!compute.device.is_cpu() && config.parallel.canonical_reduction)
     throw UserError(
         "--canonical-reduction is of runs on the CPU: kernels of a GPU add some gradients in any order. Give --device "

@@ -95,6 +95,9 @@ struct Family {
   bool reads_running_text = false;
   // Its loss is that of predicted tokens alone (models/lm_loss.h), whose labels can be drawn from the model as well.
   bool predicts_tokens = false;
+  // Its attention can be causal and nothing else, which is all that --attention-backend cudnn computes; resolve() says
+  // with which options it is not.
+  bool attends_plainly = false;
   // A sample of it competes with all others of a micro-batch, of every replica: with another number of these the same
   // step has another loss.
   bool competes_across_replicas = false;

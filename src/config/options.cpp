@@ -105,6 +105,19 @@ void add_training(OptionTable& table, RunConfig& config) {
       .maximum(4096)
       .default_text("usable cores")
       .on_resume(ResumeRule::kFree);
+  using spec::AttentionBackend;
+  table
+      .add_choice(
+          "--attention-backend", training.attention_backend,
+          {{"flash", AttentionBackend::kFlash},
+           {"cudnn", AttentionBackend::kCudnn},
+           {"auto", AttentionBackend::kFlash},
+           {"fused", AttentionBackend::kFlash},
+           {"unfused", AttentionBackend::kFlash},
+           {"local", AttentionBackend::kFlash}},
+          "whose kernels compute attention on a GPU: Espalier's, which all words of Megatron's mean, or cuDNN's "
+          "(causal, without dropout or a bias; has not run on a GPU yet)")
+      .on_resume(ResumeRule::kFree);
   // A flag of NVIDIA's, with a word in Argonne's fork.
   table
       .add("--profile", training.profile,

@@ -33,7 +33,7 @@ void add_network_size_rows(OptionTable& table) {
             {"--mtp-standalone", "--mtp-use-repeated-layer", "--mtp-detach-heads", "--mtp-hsm"});
   refused(table, kOne, "multi-token prediction is not built in; leave it out", {"--mtp-num-layers"});
   no_effect(table, kOne, kOnlyMtp, {"--mtp-loss-scaling-factor", "--mtp-hybrid-override-pattern"});
-  no_effect(table, kOne, kNoScores, {"--attention-backend", "--flash-attention-version"});
+  no_effect(table, kOne, kNoScores, {"--flash-attention-version"});
   refused(table, kOne, "use an --activation of --help=--activation, or leave it out",
           {"--glu-linear-offset", "--activation-func-clamp-value"});
   refused(table, kFlag, "use --qk-layernorm, or leave it out", {"--qk-l2-norm"});

@@ -57,6 +57,10 @@ bool read_parity_request(const std::vector<std::string>& arguments, ParityReques
   if (!table.parse(arguments, problems)) return false;
   if (!table.find("--layouts")->given()) return true;  // which is a problem by now
   request.on_gpus = config.parallel.device == Device::kCuda;
+  request.attention_backend = config.training.attention_backend;
+  if (request.attention_backend == spec::AttentionBackend::kCudnn && !request.on_gpus)
+    problems.add(table.origin("--attention-backend"),
+                 " computes on a GPU, and layouts are compared on the CPU without ", "--device cuda; give it too");
   for (const std::string& layout : split(layouts, ',')) request.layouts.push_back(strip(layout));
   if (const auto batch = common_batch(config, table, request))
     for (const std::string& word : {std::string("--global-batch-size"), std::to_string(*batch)})

@@ -13,6 +13,7 @@ struct ParityRequest {
   const Family* family = nullptr;
   std::vector<std::string> layouts;  // the first is what the others are compared with
   bool on_gpus = false;              // --device cuda: all layouts, compared with the first on the CPU
+  spec::AttentionBackend attention_backend = spec::AttentionBackend::kFlash;  // on GPUs
   int64_t num_steps = 50;
   bool json = false;
   std::vector<std::string> arguments;  // as given

@@ -121,6 +121,21 @@ void Resolver::resolve_fp8() {
     if (given(option)) problems_.add(origin(option), ": with ", origin(said), " ", what, "; leave it out");
 }
 
+// What no family can have with cuDNN's attention; the family says the rest.
+void Resolver::check_attention_backend() {
+  if (config_.training.attention_backend != spec::AttentionBackend::kCudnn) return;
+  const std::string said = origin("--attention-backend");
+  if (config_.parallel.device == Device::kCpu)
+    problems_.add(said, " computes on a GPU, and ", origin("--device"), " says the CPU; leave one out");
+  if (config_.training.precision == Precision::kFp32)
+    problems_.add(said, " computes in bf16 or fp16; give --bf16 or --fp16, or use --attention-backend flash");
+  if (!config_.family->attends_plainly)
+    problems_.add(said, " has neither the masks nor the biases of ", config_.family->display,
+                  "; use --attention-backend flash");
+  if (spec::clips_logits(config_.optimizer))
+    problems_.add(said, " does not tell the largest logits, which --qk-clip goes by; use --attention-backend flash");
+}
+
 void Resolver::resolve_batch() {
   TrainingConfig& training = config_.training;
   // An interleaved pipeline passes micro-batches in groups of as many as it has stages.
@@ -310,6 +325,7 @@ void resolve(RunConfig& config, const OptionTable& table, Problems& problems) {
   resolver.resolve_pipeline();
   resolver.resolve_zero();
   resolver.check_canonical();
+  resolver.check_attention_backend();
   resolver.resolve_optimizer();
   resolver.resolve_batch();
   resolver.resolve_recompute();

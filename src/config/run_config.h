@@ -24,6 +24,7 @@
 #include "plan/lr_schedule.h"
 #include "plan/run_shape.h"
 #include "report/logging_config.h"
+#include "spec/attention_backend.h"
 #include "spec/fp8.h"
 #include "spec/grid.h"
 #include "spec/optimizer_settings.h"
@@ -77,6 +78,7 @@ struct TrainingConfig {
   std::string fp8_format;  // empty, "e4m3" or "hybrid"; the next two are flags that say the same
   bool fp8_e4m3 = false, fp8_hybrid = false;
   std::string fp8_recipe;
+  spec::AttentionBackend attention_backend = spec::AttentionBackend::kFlash;  // on a GPU
   LossAverage loss_average = LossAverage::kToken;
   double z_loss = 0;  // coefficient of log(Z)^2; 0: none
   // Updates whose loss or norm is this many deviations above those of the last ones are not made; 0: all are.

@@ -33,6 +33,7 @@ Placement on_gpu(int64_t local_rank, int64_t count) {
   return {.device = device,
           .description = concat(device.str(), ", ", name),
           .make_nccl = plugin.make_nccl,
+          .why_no_cudnn_attention = plugin.why_no_cudnn_attention(),
           .gpu = plugin.identity(number)};
 }
 
@@ -122,6 +123,13 @@ UserError out_of_memory(const std::string& said, Purpose purpose) {
       "machine.";
   return UserError(concat("the memory of the GPU is full: ", said.substr(0, said.find('\n')), "\n",
                           purpose == Purpose::kTraining ? kOfTraining : kOfUse));
+}
+
+void check_attention_backend(spec::AttentionBackend asked, const Placement& placement) {
+  if (asked == spec::AttentionBackend::kCudnn && placement.why_no_cudnn_attention != nullptr)
+    throw UserError(
+        concat("--attention-backend cudnn: ", placement.why_no_cudnn_attention, ". Use --attention-backend flash."),
+        ExitCode::kUsage);
 }
 
 Placement place_process(config::Device asked, int64_t local_rank) {

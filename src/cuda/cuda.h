@@ -39,12 +39,17 @@ struct Placement {
   at::Device device{at::kCPU};
   std::string description;  // for the log: "cuda:0, NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)", "CPU: no GPU was found"
   dist::MakeDeviceBackend make_nccl = nullptr;  // on a GPU
-  std::string gpu;                              // which one, of all GPUs of all machines; empty on the CPU
+  // Why attention cannot be cuDNN's; nullptr: it can.
+  const char* why_no_cudnn_attention = "no GPU was found";
+  std::string gpu;  // which one, of all GPUs of all machines; empty on the CPU
 };
 
 // Follows --device for this process, which is number `local_rank` of those on the machine: each takes the GPU of its
 // number. On a GPU the plugin is loaded and its ops are set (kernels/device_ops.h). kAuto takes a GPU where there is
 // one and the program was built for it; what then fails is an error, never a silent CPU run.
 Placement place_process(config::Device asked, int64_t local_rank);
+
+// A UserError where the run wants kernels that the place has not.
+void check_attention_backend(spec::AttentionBackend asked, const Placement& placement);
 
 }  // namespace espalier::cuda

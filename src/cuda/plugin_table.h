@@ -20,6 +20,8 @@ struct PluginTable {
   std::string (*select_device)(int64_t device);
   // The same for no other GPU of any machine.
   std::string (*identity)(int64_t device);
+  // Why there is no attention by cuDNN; nullptr: there is.
+  const char* (*why_no_cudnn_attention)();
   // c10d's NCCL backend of a group. Called by all its ranks, each with its device selected.
   dist::MakeDeviceBackend make_nccl;
 };

@@ -171,6 +171,7 @@ void set_relative_bias(AttentionProblem& problem, const at::Tensor& bias) {
 // The problem but for its result. `context` must outlive it.
 AttentionProblem make_problem(const Projections& from, const AttentionContext& context, int64_t layer) {
   AttentionProblem problem;
+  problem.backend = context.backend;
   problem.type = attention_type(from.query.scalar_type());
   problem.num_queries = from.query.size(0);
   problem.num_keys = from.num_keys();

@@ -20,6 +20,7 @@ SelfAttention::SelfAttention(const LayerBuilder& builder, const std::string& nam
       name_(name),
       layer_(layer),
       shape_(shape),
+      backend_(builder.attention_backend),
       context_ranks_(builder.grid.context),
       queue_(builder.params.grad_queue()) {
   const spec::GridShape& grid = builder.grid.shape;
@@ -62,6 +63,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& residua
                                   const ForwardContext& context) const {
   tensor::AttentionContext attention = context.attention;
   attention.first_head = first_head_;
+  attention.backend = backend_;
   if (attention.alibi_slopes.defined())
     attention.alibi_slopes = attention.alibi_slopes.narrow(0, first_head_, heads_.queries);
   if (attention.relative_bias.defined() && context_ranks_.size() > 1)

@@ -41,6 +41,7 @@ class SelfAttention {
   AttentionShape shape_;
   kernels::Heads heads_;  // of this rank, while it attends
   int64_t first_head_;
+  spec::AttentionBackend backend_;
   tensor::Param* query_norm_ = nullptr;
   tensor::Param* key_norm_ = nullptr;
   tensor::LogitMaxima* logit_maxima_ = nullptr;

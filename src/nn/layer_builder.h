@@ -3,6 +3,7 @@
 
 #include "dist/grid.h"
 #include "dist/layer_gather.h"
+#include "spec/attention_backend.h"
 #include "spec/fp8.h"
 #include "tensor/logit_maxima.h"
 #include "tensor/param_set.h"
@@ -22,6 +23,8 @@ struct LayerBuilder {
   tensor::LogitMaxima* logit_maxima = nullptr;
   // To which the linear layers of transformer layers round what they multiply; other layers do not.
   spec::Fp8 fp8 = spec::Fp8::kNone;
+  // Whose kernels compute attention within a sequence, on a GPU.
+  spec::AttentionBackend attention_backend = spec::AttentionBackend::kFlash;
 };
 
 }  // namespace espalier::nn

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "spec/attention_backend.h"
+
 namespace espalier::tensor {
 
 // Keys and values of earlier positions of every layer, for generation. Rows are sequences, each of a length of its own.
@@ -57,6 +59,9 @@ struct PagedKeyValues {
 };
 
 struct AttentionContext {
+  // Whose kernels compute it on a GPU. Those of cuDNN know `mask` and `scale` alone: with anything else of what follows
+  // they are a bug.
+  spec::AttentionBackend backend = spec::AttentionBackend::kFlash;
   // Until where a query sees keys: kCausal to its own position, kFull to the last key of its row.
   enum class Mask { kCausal, kFull };
 

@@ -300,7 +300,8 @@ void Job::build_model() {
                                  &reducer_->layers(),
                                  config_.training.z_loss,
                                  logits_ ? &*logits_ : nullptr,
-                                 config_.training.fp8};
+                                 config_.training.fp8,
+                                 config_.training.attention_backend};
   const models::StageOptions options{.recompute = run.recompute,
                                      .seed = static_cast<uint64_t>(config_.training.seed),
                                      .divide_kept_inputs = run.divides_kept_inputs};

@@ -9,6 +9,9 @@ namespace espalier::cuda_test {
 
 at::Device device_under_test();
 
+// Why attention cannot be cuDNN's there; nullptr: it can, or something stands in for it (sdpa_on_host.h).
+const char* why_no_cudnn_attention();
+
 // While there, ops of tensors on that device run the kernels under test.
 class UseDevice {
  public:

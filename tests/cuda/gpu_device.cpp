@@ -13,6 +13,11 @@ namespace espalier::cuda_test {
 
 at::Device device_under_test() { return {at::kCUDA, 0}; }
 
+namespace {
+cuda::Placement placement;
+}
+const char* why_no_cudnn_attention() { return placement.why_no_cudnn_attention; }
+
 UseDevice::UseDevice() = default;
 UseDevice::~UseDevice() = default;
 
@@ -26,7 +31,8 @@ int main(int argc, char** argv) {
     return kSkipped;
   }
   try {
-    const auto placement = espalier::cuda::place_process(espalier::config::Device::kCuda, 0);
+    using espalier::cuda_test::placement;
+    placement = espalier::cuda::place_process(espalier::config::Device::kCuda, 0);
     std::printf("on %s\n", placement.description.c_str());
   } catch (const espalier::UserError& error) {
     std::printf("%s\n", error.what());

@@ -3,6 +3,7 @@
 #include "kernels/cuda/fp8_products.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
+#include "kernels/cuda/sdpa.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/device_ops.h"
 #include "tests/cuda/device_under_test.h"
@@ -10,6 +11,8 @@
 namespace espalier::cuda_test {
 
 at::Device device_under_test() { return {at::kPrivateUse1, 0}; }  // host_backend.cpp
+
+const char* why_no_cudnn_attention() { return cuda::why_no_sdpa(); }
 
 UseDevice::UseDevice() { kernels::set_device_ops(at::kPrivateUse1, &cuda::ops()); }
 UseDevice::~UseDevice() { kernels::set_device_ops(at::kPrivateUse1, nullptr); }

@@ -51,6 +51,20 @@ TEST(CudaPlugin, WithoutAGpuAutoIsTheCpuAndCudaIsRefused) {
   EXPECT_NE(said.find("--device cuda: no GPU was found"), std::string::npos) << said;
 }
 
+TEST(CudaPlugin, AttentionByCudnnIsRefusedWhereThereIsNone) {
+  using spec::AttentionBackend;
+  const std::string on_cpu = refusal([] { cuda::check_attention_backend(AttentionBackend::kCudnn, {}); });
+  EXPECT_EQ(on_cpu, "--attention-backend cudnn: no GPU was found. Use --attention-backend flash.");
+  cuda::Placement without;
+  without.why_no_cudnn_attention = "the CUDA part of this build was made without the headers of cuDNN";
+  const std::string said = refusal([&] { cuda::check_attention_backend(AttentionBackend::kCudnn, without); });
+  EXPECT_NE(said.find("made without the headers of cuDNN. Use --attention-backend flash."), std::string::npos) << said;
+  EXPECT_NO_THROW(cuda::check_attention_backend(AttentionBackend::kFlash, {}));
+  cuda::Placement with;
+  with.why_no_cudnn_attention = nullptr;
+  EXPECT_NO_THROW(cuda::check_attention_backend(AttentionBackend::kCudnn, with));
+}
+
 TEST(CudaPlugin, EachProcessTakesTheGpuOfItsNumberOrTheOneThatItWasGiven) {
   EXPECT_EQ(cuda::gpu_of_process(0, 1, nullptr), 0);
   EXPECT_EQ(cuda::gpu_of_process(3, 4, nullptr), 3);
@@ -278,6 +292,7 @@ TEST_F(BuiltPlugin, LoadsWhereLibtorchsCudaPartIsInstalled) {
   EXPECT_NE(table.select_device, nullptr);
   EXPECT_NE(table.identity, nullptr);
   EXPECT_NE(table.make_nccl, nullptr);
+  EXPECT_NE(table.why_no_cudnn_attention, nullptr);
 }
 
 }  // namespace plugin_test

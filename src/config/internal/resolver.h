@@ -26,6 +26,7 @@ class Resolver {
   void resolve_pipeline();
   void resolve_zero();
   void check_canonical();
+  void check_attention_backend();
   void resolve_batch();
   void resolve_num_steps();
   void check_warmup_tokens();

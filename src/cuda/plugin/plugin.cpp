@@ -8,6 +8,7 @@
 #include "cuda/plugin/nccl_backend.h"
 #include "cuda/plugin_table.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/sdpa.h"
 
 namespace espalier::cuda {
 namespace {
@@ -51,7 +52,10 @@ extern "C" __attribute__((visibility("default"))) const char* espalier_cuda_inte
 
 extern "C" __attribute__((visibility("default"))) const espalier::cuda::PluginTable* espalier_cuda_table() {
   using namespace espalier::cuda;
-  static const PluginTable table{
-      .ops = &ops(), .select_device = select_device, .identity = identity, .make_nccl = make_nccl};
+  static const PluginTable table{.ops = &ops(),
+                                 .select_device = select_device,
+                                 .identity = identity,
+                                 .why_no_cudnn_attention = why_no_sdpa,
+                                 .make_nccl = make_nccl};
   return &table;
 }

@@ -142,6 +142,7 @@ const config::Family& gpt_family() {
       .num_layers = gpt_layers,
       .reads_running_text = true,
       .predicts_tokens = true,
+      .attends_plainly = true,
       .model = internal::gpt_model,
       .token_file_endings = gpt_token_file_endings,
       .check_data = check_data_of_gpt};

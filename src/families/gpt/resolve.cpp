@@ -278,6 +278,7 @@ void resolve_gpt(const config::Resolving& resolving, GptSettings& settings) {
         "of a "
         "norm, with which the stream restarts, has the compute type; leave one out");
   check_objective(resolving, settings);
+  check_attention_backend(resolving, settings);
   if (settings.shape.init_method_std == 0 && resolving.table.says_notes())
     warn_once(resolving.origin("--init-method-std") +
               ": weights that all begin as 0 get no gradient, and learn nothing");

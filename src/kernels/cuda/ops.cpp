@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "kernels/cross_entropy_blocks.h"
+#include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/fp8_products.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/optimizer_lists.h"
@@ -391,6 +392,7 @@ class CudaOps : public kernels::DeviceOps {
   }
 
   void attention_forward(const AttentionProblem& problem) const override {
+    if (problem.backend == spec::AttentionBackend::kCudnn) return attention_forward_cudnn(problem);
     at::Tensor numbers[2];
     cuda::attention_forward(with_numbers(problem, numbers), current_stream());
   }
@@ -407,6 +409,7 @@ class CudaOps : public kernels::DeviceOps {
   }
 
   void attention_backward(const AttentionProblem& problem, const AttentionGradients& gradients) const override {
+    if (problem.backend == spec::AttentionBackend::kCudnn) return attention_backward_cudnn(problem, gradients);
     at::Tensor numbers[2];
     const at::Tensor row_dots = empty_floats({problem.batch, problem.heads(), problem.num_queries});
     at::Tensor diagonals;

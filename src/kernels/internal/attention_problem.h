@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "spec/attention_backend.h"
 #include "tensor/rng.h"
 
 namespace espalier::kernels {
@@ -19,13 +20,15 @@ struct AttentionOperand {
 };
 
 struct AttentionProblem {
+  spec::AttentionBackend backend = spec::AttentionBackend::kFlash;  // not the CPU kernels' to read
   AttentionType type = AttentionType::kFloat;
   int64_t batch = 0, groups = 0, members = 0, head_size = 0;  // members: query heads of a group
   int64_t num_queries = 0, num_keys = 0;  // of every row; with a cache, num_keys: of the longest row
   // [b] positions that each row has in the cache, before query 0: its keys are those and num_queries more. Null: none.
   const int64_t* cache_lengths = nullptr;
   AttentionOperand query, key, value, result;
-  float* log_sum_exp = nullptr;  // [b, query heads, num_queries]; null: not wanted
+  // [b, query heads, num_queries], for the backward pass of the same backend; null: not wanted.
+  float* log_sum_exp = nullptr;
   // Of each query, before a cap and any bias, of the keys that it sees; minus infinity without one. Forward only.
   float* max_logits = nullptr;  // as log_sum_exp
 
