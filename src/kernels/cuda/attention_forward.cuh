@@ -90,20 +90,22 @@ struct RowLogits {
 // Keys and values that are rows of the problem's operands.
 template <class T>
 struct KeysInRows {
+  const AttentionProblem& problem;
+
   template <int kThreadsOfBlock, class Tile>
   __device__ void begin_copies(const Tile& keys, const Tile& values, const Pair& pair, int first_key) const {
-    copy_tile<T, kThreadsOfBlock>(keys, pair, pair.problem.key, first_key, pair.num_keys);
-    copy_tile<T, kThreadsOfBlock>(values, pair, pair.problem.value, first_key, pair.num_keys);
+    copy_tile<T, kThreadsOfBlock>(keys, pair, problem.key, first_key, pair.num_keys);
+    copy_tile<T, kThreadsOfBlock>(values, pair, problem.value, first_key, pair.num_keys);
   }
 };
 
 // Of the queries from first_query on, a tile of them. `source` begins to copy tiles of keys and values; zeros beyond
-// the last key.
+// the last key. `problem`: the pair's, or, where that is a kernel's parameter, the parameter: ptxas then spills less.
 template <class T, class Tiles, bool kBias, class Source>
-__device__ inline void forward_tile(const Pair& pair, int first_query, const Source& source) {
+__device__ inline void forward_tile(const AttentionProblem& problem, const Pair& pair, int first_query,
+                                    const Source& source) {
   constexpr int kM = Tiles::kM, kN = Tiles::kN;
   using Place = ScorePlace<true, kM, kN>;
-  const AttentionProblem& problem = pair.problem;
   const int own_query = first_query + Tiles::first_row();
   const int pieces = pieces_of(problem);
   char* const memory = reinterpret_cast<char*>(shared_memory());
@@ -201,7 +203,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     tensor_forward_kernel(AttentionProblem problem, TileOrder order) {
   int head, tile;
   order.place(blockIdx.x, &head, &tile);
-  forward_tile<T, Tiles, kBias>(pair_of(problem, head), tile * Tiles::kRows, KeysInRows<T>());
+  forward_tile<T, Tiles, kBias>(problem, pair_of(problem, head), tile * Tiles::kRows, KeysInRows<T>{problem});
 }
 
 template <class T>

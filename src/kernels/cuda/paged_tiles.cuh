@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
                               .pages = problem.pages_of(tile.first),
                               .page_bits = problem.page_bits,
                               .page_elements = static_cast<int>(as_rows.groups * as_rows.key.group_stride)};
-  forward_tile<T, Tiles, kBias>(pair, first_query, source);
+  forward_tile<T, Tiles, kBias>(pair.problem, pair, first_query, source);
 }
 
 template <class T>
