@@ -77,14 +77,22 @@ void read_run(const ReplayOptions& options, const ReplayPlan& plan, config::RunC
 // One rank computes in this process, and may use a GPU; several are forked, on the CPU.
 std::vector<train::ReplayedStep> run_ranks(const config::RunConfig& config, const OptionTable& table,
                                            const ReplayPlan& plan, const train::ReplayRequest& request) {
+  const auto say_attention = [&] {
+    if (config.training.attention_backend == spec::AttentionBackend::kCudnn)
+      log_info("the run's attention was cuDNN's; on the CPU it is Espalier's own, with other last bits");
+  };
   if (plan.layout.grid.num_ranks() == 1) {
     const cuda::Placement compute = cuda::place_process(config.parallel.device, 0);
     log_info("computing on ", compute.description);
-    if (!compute.device.is_cpu()) cuda::check_attention_backend(config.training.attention_backend, compute);
+    if (compute.device.is_cpu())
+      say_attention();
+    else
+      cuda::check_attention_backend(config.training.attention_backend, compute);
     dist::Grid grid;
     grid.device = compute.device;
     return {train::run_for_replay(config, table, request, grid)};
   }
+  say_attention();
   const std::vector<std::string> texts =
       dist::run_ranks(plan.layout.grid,
                       [&](const dist::Grid& grid) {

@@ -15,8 +15,8 @@ namespace espalier::kernels {
 // context.pages->tokens[i]. Its keys and values go to its page of layer `layer`, then it attends to the positions that
 // it sees: scale, window, slopes and the bias by distance are the context's. Result: [tokens, 1, heads.queries *
 // head_size]; a token's row depends on its query and those keys and values alone, to the last bit; on a device also on
-// whether the pass has many tokens of its sequence that follow each other (DeviceTokens::kLeastRun). Heads have at most
-// max_paged_head_size() channels.
+// whether the pass has many tokens of its sequence that follow each other (DeviceTokens::kLeastRun), where values that
+// are not finite spread to neighbours that do not see them. Heads have at most max_paged_head_size() channels.
 at::Tensor paged_attention(const at::Tensor& qkv, const tensor::AttentionContext& context, Heads heads, int64_t layer);
 
 // The same to keys and values of another sequence, which are in the context's pages already: token i sees the positions

@@ -13,11 +13,12 @@
 
 namespace espalier::kernels {
 
-inline int64_t page_offset(const PagedAttention& args, int64_t page, int64_t group) {
+template <class V>
+int64_t page_offset(const PagedAttention& args, int64_t page, int64_t group) {
   return (page * args.groups + group) * page_elements_of_head(args.page_tokens, args.head_size);
 }
 
-template <class T>
+template <class V, class T>
 void append_to_pages(const PagedAttention& args, int64_t count, int64_t group) {
   const int64_t lanes = page_lanes(args.page_tokens);
   for (int64_t token = 0; token < count; ++token) {
@@ -25,7 +26,7 @@ void append_to_pages(const PagedAttention& args, int64_t count, int64_t group) {
     const int64_t page = of.pages[of.position / args.page_tokens], place = of.position % args.page_tokens;
     const T* const key =
         static_cast<const T*>(args.qkv) + ((token * args.groups + group) * args.parts + args.queries) * args.head_size;
-    const int64_t to = page_offset(args, page, group);
+    const int64_t to = page_offset<V>(args, page, group);
     T* const keys = static_cast<T*>(args.keys) + to + place;
     for (int64_t channel = 0; channel < args.head_size; ++channel) keys[channel * lanes] = key[channel];
     __builtin_memcpy(static_cast<T*>(args.values) + to + place * args.head_size, key + args.head_size,
@@ -245,7 +246,7 @@ void paged_attention(const PagedAttention& args, int64_t first_token, int64_t co
   }
   const int32_t* const pages = args.tokens[first_token].pages;
   for (int64_t page = first_key / args.page_tokens; page * args.page_tokens <= last_key; ++page) {
-    const int64_t base = page * args.page_tokens, offset = page_offset(args, pages[page], group);
+    const int64_t base = page * args.page_tokens, offset = page_offset<V>(args, pages[page], group);
     const T* const keys = static_cast<const T*>(args.keys) + offset;
     const T* const values = static_cast<const T*>(args.values) + offset;
     for (int64_t q = 0; q < count; ++q) queries[q].turn_to_page(base, args.page_tokens);

@@ -39,7 +39,7 @@ constexpr TypedRowKernels typed_row_kernels() {
           .dropout = dropout_rows<V, T>,
           .update = optimizer_kernels<V, T>(spec::Optimizers()),
           .row_product = row_product<V, T>,
-          .append_to_pages = append_to_pages<T>,
+          .append_to_pages = append_to_pages<V, T>,
           .paged_attention = paged_attention<V, T>,
           .pack_along = pack_along<V, T>,
           .pack_across = pack_across<V, T>,
