@@ -4,13 +4,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <random>
 #include <thread>
 
+#include "base/format.h"
 #include "tests/e2e/run_fixture.h"
 
 namespace espalier::test {
 namespace kill_test {
+
+constexpr int64_t kStepsOfSave = 3;
 
 pid_t start(const Words& arguments) {
   const pid_t child = fork();
@@ -27,31 +31,49 @@ pid_t start(const Words& arguments) {
 TEST(Kill, AtAnyMomentTheRunGoesOnToTheSameBits) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 300, 5);
-  const Words run = tiny_run(folder / "data") + Words{"--bf16", "--train-samples", "960", "--lr-decay-samples",
-                                                      "960",    "--num-threads",   "1",   "--save-interval",
-                                                      "3"};
+  const Words run =
+      tiny_run(folder / "data") +
+      Words{"--bf16",          "--train-samples",           "960", "--lr-decay-samples", "960", "--num-threads", "1",
+            "--save-interval", std::to_string(kStepsOfSave)};
   int status = 0;
-  const auto begin = std::chrono::steady_clock::now();
   waitpid(start(run + Words{"--save", folder / "straight"}), &status, 0);
   ASSERT_EQ(status, 0);
 
-  const auto whole_run = std::chrono::steady_clock::now() - begin;
+  using Clock = std::chrono::steady_clock;
   std::mt19937 random(std::random_device{}());
+  const auto below = [&](int64_t most) { return static_cast<int64_t>(random() % static_cast<uint64_t>(most)); };
+  const auto start_again = [&] { return start(run + Words{"--save", folder / "killed", "--load", folder / "killed"}); };
   int kills = 0;
-  for (bool ended = false; !ended;) {
-    ASSERT_LT(kills, 100) << "the run does not get anywhere";
-    const pid_t child = start(run + Words{"--save", folder / "killed", "--load", folder / "killed"});
-    // A share of what the whole run takes, growing so that the run gets through in the end.
-    const double share = 0.1 + 0.02 * kills + 0.3 * static_cast<double>(random() % 1000) / 1000;
-    const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(whole_run * share);
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (!(ended = waitpid(child, &status, WNOHANG) == child) && std::chrono::steady_clock::now() < deadline)
+  // Waits for `is_due`; false where the run ends before.
+  const auto kill_when = [&](pid_t child, const auto& is_due) {
+    while (!is_due()) {
+      if (waitpid(child, &status, WNOHANG) == child) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (ended) break;
+    }
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
     ++kills;
+    return true;
+  };
+  // Twice soon after a checkpoint, so however fast the machine is at the time, and twice at a moment that may be before
+  // the first step. Then to the end.
+  bool ended = false;
+  int64_t step = 0;
+  for (int round = 0; round < 2 && !ended; ++round) {
+    step += kStepsOfSave * (1 + below(13));
+    const std::string saved = folder / ("killed/" + concat("step_", format_printf("%08d", static_cast<int>(step))));
+    const auto begin = Clock::now();
+    const auto pause = std::chrono::milliseconds(below(50));
+    Clock::time_point due = Clock::time_point::max();
+    ended = !kill_when(start_again(), [&] {
+      if (due == Clock::time_point::max() && std::filesystem::exists(saved)) due = Clock::now() + pause;
+      return Clock::now() >= due;
+    });
+    const auto half = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin) / 2;
+    const auto soon = Clock::now() + std::chrono::milliseconds(below(half.count() + 1));
+    if (!ended) ended = !kill_when(start_again(), [&] { return Clock::now() >= soon; });
   }
+  if (!ended) waitpid(start_again(), &status, 0);
   ASSERT_EQ(status, 0);
   EXPECT_GE(kills, 2);
   EXPECT_EQ(step_records(folder / "killed"), step_records(folder / "straight")) << kills << " kills";
