@@ -15,17 +15,6 @@ namespace {
 
 constexpr int64_t kMinProductsPerThread = 1 << 16;
 
-int64_t product_grain(int64_t products_of_one) {
-  return std::max<int64_t>(1, kMinProductsPerThread / std::max<int64_t>(1, products_of_one));
-}
-at::Tensor product_scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kFloat)); }
-
-// work(begin, end), in parallel, of the blocks of so many outputs.
-template <class Work>
-void for_each_product_block(const RowProduct& args, int64_t outputs, const Work& work) {
-  at::parallel_for(0, (args.outputs + outputs - 1) / outputs, product_grain(args.tokens * args.inputs * outputs), work);
-}
-
 #ifndef __aarch64__
 at::Tensor bf16_scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kBFloat16)); }
 uint16_t* bits_of(const at::Tensor& x) { return static_cast<uint16_t*>(x.mutable_data_ptr()); }
@@ -33,47 +22,19 @@ uint16_t* bits_of(const at::Tensor& x) { return static_cast<uint16_t*>(x.mutable
 void multiply_on_tiles(const RowProduct& args) {
   const int64_t inputs = amx::padded_inputs(args), panels = amx::token_panels(args);
   const at::Tensor packed = bf16_scratch(panels * amx::kTokenPanel * inputs);
-  at::parallel_for(0, panels, product_grain(amx::kTokenPanel * inputs), [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) amx::pack_tokens(args, panel, bits_of(packed));
-  });
-  for_each_product_block(args, amx::kTileOutputs, [&](int64_t begin, int64_t end) {
-    const at::Tensor padded = bf16_scratch(amx::kTileOutputs * inputs);
-    amx::row_product_bf16(args, bits_of(packed), begin, end, bits_of(padded));
-  });
+  const auto at_least_one = [](int64_t value) { return std::max<int64_t>(1, value); };
+  at::parallel_for(0, panels, at_least_one(kMinProductsPerThread / (amx::kTokenPanel * inputs)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t panel = begin; panel < end; ++panel) amx::pack_tokens(args, panel, bits_of(packed));
+                   });
+  const int64_t products = args.tokens * args.inputs * amx::kTileOutputs;
+  at::parallel_for(0, (args.outputs + amx::kTileOutputs - 1) / amx::kTileOutputs,
+                   at_least_one(kMinProductsPerThread / products), [&](int64_t begin, int64_t end) {
+                     const at::Tensor padded = bf16_scratch(amx::kTileOutputs * inputs);
+                     amx::row_product_bf16(args, bits_of(packed), begin, end, bits_of(padded));
+                   });
 }
 #endif
-
-// x as WideRowProduct takes it.
-at::Tensor in_panels(const RowProduct& args, at::ScalarType type) {
-  const int64_t panels = (args.tokens + kWidePanel - 1) / kWidePanel;
-  const at::Tensor packed = product_scratch(panels * kWidePanel * args.inputs);
-  auto* const to = packed.mutable_data_ptr<float>();
-  const auto pack = row_kernels(type).pack_across;
-  const auto* const from = static_cast<const char*>(args.x);
-  const auto bytes = static_cast<int64_t>(at::elementSize(type));
-  at::parallel_for(0, panels, product_grain(kWidePanel * args.inputs), [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      const int64_t token = panel * kWidePanel;
-      pack({.values = from + token * args.inputs * bytes,
-            .stride = args.inputs,
-            .count = std::min(kWidePanel, args.tokens - token),
-            .depth = args.inputs},
-           to + token * args.inputs);
-    }
-  });
-  return packed;
-}
-
-void multiply_in_fp32(const RowProduct& args, const at::Tensor& x) {
-  const at::Tensor wide =
-      args.tokens >= WideRowProduct::kMinPanelTokens ? in_panels(args, x.scalar_type()) : x.to(at::kFloat);
-  const auto multiply = row_kernels(x.scalar_type()).row_product;
-  for_each_product_block(args, kWidePanel, [&](int64_t begin, int64_t end) {
-    const at::Tensor scratch = product_scratch(WideRowProduct::scratch_size(args.tokens));
-    const WideRowProduct product{args, wide.const_data_ptr<float>(), scratch.mutable_data_ptr<float>()};
-    for (int64_t block = begin; block < end; ++block) multiply(product, block);
-  });
-}
 
 }  // namespace
 
@@ -95,19 +56,19 @@ at::Tensor row_product(const at::Tensor& x, const at::Tensor& weight, const at::
                         .outputs = weight.size(0),
                         .inputs = x.size(1),
                         .fp32_result = result == at::kFloat};
+  auto multiply = row_kernels(type).row_product;
 #ifndef __aarch64__
   if (type == at::kBFloat16 && cpu_isa() == CpuIsa::kAmx) {
     if (args.tokens > 0) multiply_on_tiles(args);
     return y;
   }
-  if (type == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16) {
-    for_each_product_block(args, kProductBlock, [&](int64_t begin, int64_t end) {
-      for (int64_t block = begin; block < end; ++block) avx512bf16::row_product_bf16(args, block);
-    });
-    return y;
-  }
+  if (type == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16) multiply = avx512bf16::row_product_bf16;
 #endif
-  multiply_in_fp32(args, x);
+  const int64_t products = std::max<int64_t>(1, args.tokens * args.inputs * kProductBlock);
+  at::parallel_for(0, (args.outputs + kProductBlock - 1) / kProductBlock,
+                   std::max<int64_t>(1, kMinProductsPerThread / products), [&](int64_t begin, int64_t end) {
+                     for (int64_t block = begin; block < end; ++block) multiply(args, block);
+                   });
   return y;
 }
 

@@ -204,7 +204,7 @@ struct RowProduct {
   int64_t tokens, outputs, inputs;
   bool fp32_result;  // else of the compute type
 };
-inline constexpr int64_t kProductBlock = 16;  // outputs of one call of avx512bf16's, but for the last
+inline constexpr int64_t kProductBlock = 16;  // outputs of one call, but for the last
 
 // The part of a product between two inputs. Its running sums begin with zero, or with those of the part before; the
 // last part leaves the products in `sums` instead.
@@ -222,7 +222,6 @@ struct PanelSource {
   const void* values;
   int64_t stride;  // elements between rows of the source
   int64_t count, depth;
-  int64_t fetch_ahead = 0;  // pack_across: elements from one that is read to one that is fetched meanwhile; 0: none
 };
 // c [rows, columns] = a b + addend of one panel of A and one of B; each element the sum over the depth in order, then
 // the addend, which may be c.
@@ -234,18 +233,6 @@ struct PanelProduct32 {
   int64_t addend_stride;
   float* c;
   int64_t c_stride;
-};
-
-// RowProduct in fp32, kWidePanel outputs of one call. Of few tokens x is [tokens, inputs], from kMinPanelTokens on it
-// lies in panels of kWidePanel tokens, [inputs][kWidePanel].
-struct WideRowProduct {
-  static constexpr int64_t kMinPanelTokens = 32;
-  static constexpr int64_t kDepth = 128;  // inputs that are summed at once
-  static int64_t scratch_size(int64_t tokens) { return kWidePanel * (kDepth + tokens); }
-
-  RowProduct product;  // its x is not read
-  const float* x;
-  float* scratch;  // of one thread
 };
 
 inline constexpr int64_t kMaxPagedHeadSize = 512, kMaxPageTokens = 64, kPagedTile = 16;
@@ -319,7 +306,7 @@ struct TypedRowKernels {
   ActivationKernels activations[kActivationFunctions];  // in the order of ActivationFunction
   void (*dropout)(const DropoutRows&, int64_t first, int64_t last, float* sums_or_null);
   OptimizerKernels update;
-  void (*row_product)(const WideRowProduct&, int64_t block);
+  void (*row_product)(const RowProduct&, int64_t block);
   void (*append_to_pages)(const PagedAttention&, int64_t count, int64_t group);  // the first `count` tokens
   // Of `count` tokens (at most kPagedTile) of one sequence from `first` on, and one query head.
   void (*paged_attention)(const PagedAttention&, int64_t first, int64_t count, int64_t head);

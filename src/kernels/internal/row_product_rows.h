@@ -1,182 +1,108 @@
-// Products of rows in fp32, in vectors V, of weights of storage type T. The weights of kWidePanel outputs are turned,
-// kDepth inputs at a time, into a panel that stays in the first-level cache, where a vector has 16 outputs. Each
-// element is summed input by input, kDepth of them from zero, and those sums one after another. So its bits depend on
-// its row and its weights alone, and are the same on every instruction set.
+// Products of rows in vectors V of storage type T: element by element a dot product in one running vector, so that
+// its bits depend on the two rows alone.
 #pragma once
-
-#include <type_traits>
 
 #include "kernels/internal/row_kernels.h"
 #include "kernels/internal/vector_loops.h"
-#include "kernels/internal/wide_panels.h"
 
 namespace espalier::kernels {
 
-// One part of the depth of all products of a block: totals = x times panel + addend.
-struct PartOfDepth {
-  const float* panel;  // [depth][kWidePanel]
-  int64_t begin, depth;
-  const float* addend;  // nullptr: none
-  int64_t addend_stride;
-  float* totals;  // [tokens][kWidePanel]
-};
-
-// Of kRows tokens from `token` on.
-template <class V, int kRows>
-inline void multiply_rows(const WideRowProduct& args, const PartOfDepth& part, int64_t token) {
-  constexpr int kVectors = kRows <= 2 ? 2 : V::kPanelVectors;
-  static_assert(kWidePanel == 2 * V::kWidth);
-  const int64_t inputs = args.product.inputs;
-  const float* const x = args.x + token * inputs + part.begin;
-  for (int64_t column = 0; column < kWidePanel; column += kVectors * V::kWidth) {
-    V sum[kRows][kVectors];
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row)
-#pragma GCC unroll 2
-      for (int i = 0; i < kVectors; ++i) sum[row][i] = V::all(0);
-    for (int64_t at = 0; at < part.depth; ++at) {
-      V right[kVectors];
-#pragma GCC unroll 2
-      for (int i = 0; i < kVectors; ++i) right[i] = V::load(part.panel + at * kWidePanel + column + i * V::kWidth);
-#pragma GCC unroll 8
-      for (int row = 0; row < kRows; ++row) {
-        const V left = V::all(x[row * inputs + at]);
-#pragma GCC unroll 2
-        for (int i = 0; i < kVectors; ++i) sum[row][i] = fma(left, right[i], sum[row][i]);
-      }
+// sums[r][column + c] = row r of x times row c of weight. A row alone is multiplied with one column at a time: memory
+// is read fastest in one stream. The first of several rows fetch the block after this one into the second-level cache,
+// since several streams at once are too much for the processor's own prefetching.
+template <bool kFetchNext, class V, class T, int kRows, int kColumns>
+[[gnu::always_inline]] inline void product_tile(const ProductPart& part, const T* x, const T* weight,
+                                                V (*running)[kProductBlock], float (*sums)[kProductBlock],
+                                                int64_t column) {
+  V total[kRows][kColumns];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) total[r][c] = part.first() ? V::all(0) : running[r][column + c];
+  for_each_vector<V>(part.end - part.begin, [&](int64_t from_begin, auto lanes) {
+    const int64_t i = part.begin + from_begin;
+    V left[kRows];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) left[r] = lanes.load(x + r * part.inputs + i);
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) {
+      if constexpr (kFetchNext)
+        __builtin_prefetch(weight + (kProductBlock + c) * part.inputs + i, /*for writing=*/0, /*level 2*/ 2);
+      const V right = lanes.load(weight + c * part.inputs + i);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) total[r][c] = fma(left[r], right, total[r][c]);
     }
-#pragma GCC unroll 8
-    for (int row = 0; row < kRows; ++row)
-#pragma GCC unroll 2
-      for (int i = 0; i < kVectors; ++i) {
-        const int64_t place = column + i * V::kWidth;
-        V value = sum[row][i];
-        if (part.addend != nullptr) value = value + V::load(part.addend + (token + row) * part.addend_stride + place);
-        value.store(part.totals + (token + row) * kWidePanel + place);
-      }
-  }
+  });
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) {
+      if (part.last())
+        sums[r][column + c] = sum(total[r][c]);
+      else
+        running[r][column + c] = total[r][c];
+    }
 }
 
-// All tokens, kRows of them: each 16 inputs are multiplied as soon as they are turned, and memory is never idle.
-template <class V, class T, int kRows>
-inline void multiply_while_turning(const WideRowProduct& args, PanelSource source, const PartOfDepth& part) {
-  const int64_t inputs = args.product.inputs;
-  V sum[kRows][2];
-#pragma GCC unroll 8
-  for (auto& of_row : sum) of_row[0] = of_row[1] = V::all(0);
-  for (int64_t at = 0; at < part.depth; at += V::kWidth) {
-    source.depth = part.depth - at < V::kWidth ? part.depth - at : V::kWidth;
-    pack_across<V, T>(source, args.scratch);
-    source.values = static_cast<const T*>(source.values) + V::kWidth;
-    const float* const x = args.x + part.begin + at;
-    for (int64_t i = 0; i < source.depth; ++i) {
-      const V low = V::load(args.scratch + i * kWidePanel), high = V::load(args.scratch + i * kWidePanel + V::kWidth);
-#pragma GCC unroll 8
-      for (int row = 0; row < kRows; ++row) {
-        const V left = V::all(x[row * inputs + i]);
-        sum[row][0] = fma(left, low, sum[row][0]);
-        sum[row][1] = fma(left, high, sum[row][1]);
-      }
+// Several rows take the inputs in parts, so that the weights of one part stay in the first-level cache for all of them.
+template <bool kFetchNext, class V, class T, int kRows>
+inline void sum_products(const T* x, const T* weight, int64_t inputs, int64_t count, float (*sums)[kProductBlock]) {
+  if constexpr (kRows == 1) {
+    for (int64_t column = 0; column < count; ++column)
+      product_tile<false, V, T, 1, 1>({0, inputs, inputs}, x, weight + column * inputs, nullptr, sums, column);
+  } else {
+    V running[kRows][kProductBlock];
+    constexpr int64_t kBytesOfPart = 1536, kInputsOfPart = kBytesOfPart / static_cast<int64_t>(sizeof(T));
+    const int64_t parts = (inputs + kInputsOfPart - 1) / kInputsOfPart;
+    const int64_t length = (inputs + parts * V::kWidth - 1) / (parts * V::kWidth) * V::kWidth;
+    for (int64_t begin = 0; begin < inputs; begin += length) {
+      const ProductPart part{begin, begin + length < inputs ? begin + length : inputs, inputs};
+      int64_t column = 0;
+      for (; column + V::kTileColumns <= count; column += V::kTileColumns)
+        for (int row = 0; row < kRows; row += V::kTileRows)
+          product_tile<kFetchNext, V, T, V::kTileRows, V::kTileColumns>(
+              part, x + row * inputs, weight + column * inputs, running + row, sums + row, column);
+      for (; column < count; ++column)
+        for (int row = 0; row < kRows; row += V::kTileRows)
+          product_tile<false, V, T, V::kTileRows, 1>(part, x + row * inputs, weight + column * inputs, running + row,
+                                                     sums + row, column);
     }
   }
-#pragma GCC unroll 8
-  for (int row = 0; row < kRows; ++row)
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-      V value = sum[row][i];
-      if (part.addend != nullptr) value = value + V::load(part.addend + row * part.addend_stride + i * V::kWidth);
-      value.store(part.totals + row * kWidePanel + i * V::kWidth);
-    }
 }
 
-// body(tokens, a constant), of at most kMost.
-template <int kMost, class Body>
-inline void with_tokens(int64_t tokens, const Body& body) {
-  if constexpr (kMost > 1)
-    if (tokens < kMost) return with_tokens<kMost - 1>(tokens, body);
-  body(std::integral_constant<int, kMost>{});
-}
-
-template <class V>
-inline void multiply_few(const WideRowProduct& args, const PartOfDepth& part) {
-  constexpr int kRows = V::kPanelRows >= 12 ? 8 : 4;  // as many as the registers hold the sums of
-  const int64_t tokens = args.product.tokens;
-  int64_t token = 0;
-  const auto multiply = [&](auto rows) {
-    for (; token + rows.value <= tokens; token += rows.value) multiply_rows<V, rows.value>(args, part, token);
-  };
-  multiply(std::integral_constant<int, kRows>{});
-  multiply(std::integral_constant<int, 4>{});
-  multiply(std::integral_constant<int, 2>{});
-  multiply(std::integral_constant<int, 1>{});
-}
-
-template <class V>
-inline void multiply_many(const WideRowProduct& args, const PartOfDepth& part) {
-  const int64_t tokens = args.product.tokens;
-  for (int64_t token = 0; token < tokens; token += kWidePanel)
-    multiply_panels<V>({.a = args.x + token * args.product.inputs + part.begin * kWidePanel,
-                        .b = part.panel,
-                        .depth = part.depth,
-                        .rows = tokens - token < kWidePanel ? tokens - token : kWidePanel,
-                        .columns = kWidePanel,
-                        .addend = part.addend == nullptr ? nullptr : part.addend + token * part.addend_stride,
-                        .addend_stride = part.addend_stride,
-                        .c = part.totals + token * kWidePanel,
-                        .c_stride = kWidePanel});
+template <bool kFetchNext, class V, class T, int kRows>
+inline void product_rows(const RowProduct& args, int64_t token, int64_t output, int64_t count) {
+  float sums[kRows][kProductBlock];
+  const T* const x = static_cast<const T*>(args.x) + token * args.inputs;
+  const T* const weight = static_cast<const T*>(args.weight) + output * args.inputs;
+  sum_products<kFetchNext, V, T, kRows>(x, weight, args.inputs, count, sums);
+  for (int64_t r = 0; r < kRows; ++r)
+    for_each_vector<V>(count, [&](int64_t i, auto lanes) {
+      V value = lanes.load(&sums[r][i]);
+      if (args.bias != nullptr) value = value + lanes.load(static_cast<const T*>(args.bias) + output + i);
+      const int64_t place = (token + r) * args.outputs + output + i;
+      if (args.fp32_result)
+        lanes.store(static_cast<float*>(args.y) + place, value);
+      else
+        lanes.store(static_cast<T*>(args.y) + place, value);
+    });
 }
 
 template <class V, class T>
-void row_product(const WideRowProduct& args, int64_t block) {
-  const RowProduct& product = args.product;
-  const int64_t output = block * kWidePanel, left = product.outputs - output, inputs = product.inputs;
-  const int64_t count = left < kWidePanel ? left : kWidePanel;
-  const T* const weight = static_cast<const T*>(product.weight) + output * inputs;
-  float* const panel = args.scratch;
-  float* const totals = panel + WideRowProduct::kDepth * kWidePanel;
-  constexpr int kFew = V::kPanelRows >= 12 ? 8 : 2;  // as many as the registers hold the sums of
-  const bool few = product.tokens <= kFew, many = product.tokens >= WideRowProduct::kMinPanelTokens;
-  float bias[kWidePanel] = {};
-  if (product.bias != nullptr)
-    for_each_vector<V>(count, [&](int64_t i, auto lanes) {
-      lanes.store(bias + i, lanes.load(static_cast<const T*>(product.bias) + output + i));
-    });
-  for (int64_t begin = 0; begin < inputs; begin += WideRowProduct::kDepth) {
-    const int64_t depth = inputs - begin < WideRowProduct::kDepth ? inputs - begin : WideRowProduct::kDepth;
-    // What is read next: the same rows further on, or the next ones from their beginning.
-    const int64_t ahead = begin + depth == inputs ? kWidePanel * inputs - begin : depth;
-    const PanelSource source{
-        .values = weight + begin, .stride = inputs, .count = count, .depth = depth, .fetch_ahead = ahead};
-    const PartOfDepth part{.panel = panel,
-                           .begin = begin,
-                           .depth = depth,
-                           .addend = begin > 0                 ? totals
-                                     : product.bias != nullptr ? bias
-                                                               : nullptr,
-                           .addend_stride = begin > 0 ? kWidePanel : 0,
-                           .totals = totals};
-    if (few) {
-      if (product.tokens > 0)
-        with_tokens<kFew>(product.tokens, [&](auto tokens) {
-          multiply_while_turning<V, T, decltype(tokens)::value>(args, source, part);
-        });
-      continue;
-    }
-    pack_across<V, T>(source, panel);
-    if (many)
-      multiply_many<V>(args, part);
-    else
-      multiply_few<V>(args, part);
+void row_product(const RowProduct& args, int64_t block) {
+  const int64_t output = block * kProductBlock;
+  const int64_t count = args.outputs - output < kProductBlock ? args.outputs - output : kProductBlock;
+  constexpr int kRowsTogether = 8;
+  int64_t token = 0;
+  if (args.tokens >= kRowsTogether) {
+    product_rows<true, V, T, kRowsTogether>(args, token, output, count);
+    token = kRowsTogether;
   }
-  for (int64_t token = 0; token < product.tokens; ++token)
-    for_each_vector<V>(count, [&](int64_t i, auto lanes) {
-      const V value = lanes.load(totals + token * kWidePanel + i);
-      const int64_t place = token * product.outputs + output + i;
-      if (product.fp32_result)
-        lanes.store(static_cast<float*>(product.y) + place, value);
-      else
-        lanes.store(static_cast<T*>(product.y) + place, value);
-    });
+  for (; token + kRowsTogether <= args.tokens; token += kRowsTogether)
+    product_rows<false, V, T, kRowsTogether>(args, token, output, count);
+  for (; token + V::kTileRows <= args.tokens; token += V::kTileRows)
+    product_rows<true, V, T, V::kTileRows>(args, token, output, count);
+  for (; token < args.tokens; ++token) product_rows<false, V, T, 1>(args, token, output, count);
 }
 
 }  // namespace espalier::kernels

@@ -28,11 +28,10 @@ void pack_across(const PanelSource& source, float* panel) {
     const int64_t depths = source.depth - at < V::kWidth ? source.depth - at : V::kWidth;
     for (int64_t first = 0; first < kWidePanel; first += V::kWidth) {
       V rows[16];
-      for (int64_t i = 0; i < 16; ++i) {
-        const T* const from = static_cast<const T*>(source.values) + (first + i) * source.stride + at;
-        rows[i] = first + i < source.count ? lanes.load(from) : V::all(0);
-        if (source.fetch_ahead != 0) __builtin_prefetch(from + source.fetch_ahead, /*for writing=*/0, /*level 2*/ 2);
-      }
+      for (int64_t i = 0; i < 16; ++i)
+        rows[i] = first + i < source.count
+                      ? lanes.load(static_cast<const T*>(source.values) + (first + i) * source.stride + at)
+                      : V::all(0);
       transpose(rows);
       for (int64_t i = 0; i < depths; ++i) rows[i].store(panel + (at + i) * kWidePanel + first);
     }
