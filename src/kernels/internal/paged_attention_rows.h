@@ -120,6 +120,23 @@ struct PagedQuery {
       54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79};
 };
 
+// sums[q][v] += factor(q, i) * vector(i, v) for i = begin .. end - 1, in order.
+template <class V, int kQueries, int kVectors, class Factor, class Vector>
+[[gnu::always_inline]] inline void add_products(int64_t begin, int64_t end, const Factor& factor, const Vector& vector,
+                                                V (&sums)[kQueries][kVectors]) {
+  for (int64_t i = begin; i < end; ++i) {
+    V right[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) right[v] = vector(i, v);
+#pragma GCC unroll 4
+    for (int q = 0; q < kQueries; ++q) {
+      const V left = V::all(factor(q, i));
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[q][v] = fma(left, right[v], sums[q][v]);
+    }
+  }
+}
+
 // Scores of kVectors times 16 places from `place` on: channels are added kChannelsInOrder at a time, and those sums one
 // after another, for the sake of their rounding.
 inline constexpr int64_t kChannelsInOrder = 16;
@@ -132,17 +149,9 @@ inline void score_places(PagedQuery<V>* queries, const T* keys, int64_t lanes, i
     for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) dots[q][v] = V::all(0);
-    for (int64_t channel = begin; channel < end; ++channel) {
-      V key[kVectors];
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) key[v] = V::load(keys + channel * lanes + place + v * V::kWidth);
-#pragma GCC unroll 4
-      for (int q = 0; q < kQueries; ++q) {
-        const V query = V::all(queries[q].query[channel]);
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) dots[q][v] = fma(query, key[v], dots[q][v]);
-      }
-    }
+    add_products(
+        begin, end, [&](int q, int64_t channel) { return queries[q].query[channel]; },
+        [&](int64_t channel, int v) { return V::load(keys + channel * lanes + place + v * V::kWidth); }, dots);
 #pragma GCC unroll 4
     for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
@@ -163,17 +172,9 @@ inline void add_channels(PagedQuery<V>* queries, const T* values, int64_t first,
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sums[q][v] = lanes.load(queries[q].total + i + v * V::kWidth);
-  for (int64_t place = first; place <= last; ++place) {
-    V value[kVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) value[v] = lanes.load(values + place * head_size + i + v * V::kWidth);
-#pragma GCC unroll 4
-    for (int q = 0; q < kQueries; ++q) {
-      const V weight = V::all(queries[q].scores[place]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sums[q][v] = fma(weight, value[v], sums[q][v]);
-    }
-  }
+  add_products(
+      first, last + 1, [&](int q, int64_t place) { return queries[q].scores[place]; },
+      [&](int64_t place, int v) { return lanes.load(values + place * head_size + i + v * V::kWidth); }, sums);
 #pragma GCC unroll 4
   for (int q = 0; q < kQueries; ++q)
 #pragma GCC unroll 4
