@@ -4,11 +4,6 @@
 #include "families/gpt/internal/gpt.h"
 
 namespace espalier::families::internal {
-namespace {
-
-constexpr int64_t kMostChannels = 128, kChannelMultiple = 8;  // kernels/cuda/attention_cudnn.cpp
-
-}  // namespace
 
 void check_attention_backend(const config::Resolving& resolving, const GptSettings& settings) {
   if (resolving.run.training.attention_backend != spec::AttentionBackend::kCudnn) return;
@@ -30,9 +25,10 @@ void check_attention_backend(const config::Resolving& resolving, const GptSettin
   refuse_if(data.packing != data::Packing::kNone, "--packing", "by cuDNN a token sees all documents before it");
   refuse_if(!data.seq_length_stages.empty() && data.seq_length_stages_by == config::LengthBy::kDividing,
             "--seq-length-stages-by", "by cuDNN a token sees the whole row before it; truncating cuts rows instead");
-  if (model.kv_channels % kChannelMultiple != 0 || model.kv_channels > kMostChannels)
-    resolving.problems.add("--attention-backend cudnn takes heads of a multiple of ", kChannelMultiple,
-                           " channels, at most ", kMostChannels, ", and this model's have ", model.kv_channels,
+  if (model.kv_channels % spec::kCudnnChannelMultiple != 0 || model.kv_channels > spec::kMostCudnnChannels)
+    resolving.problems.add("--attention-backend cudnn takes heads of a multiple of ", spec::kCudnnChannelMultiple,
+                           " channels, at most ", spec::kMostCudnnChannels, ", and this model's have ",
+                           model.kv_channels,
                            ". Use --attention-backend flash, or another --kv-channels or --num-attention-heads");
 }
 

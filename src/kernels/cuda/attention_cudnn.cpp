@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda/sdpa.h"
+#include "spec/attention_backend.h"
 
 namespace espalier::cuda {
 namespace {
@@ -29,8 +30,8 @@ SdpaOperand operand_of(const AttentionProblem& problem, const AttentionOperand& 
 // Config has refused such runs (config/resolve.cpp and the family's own): another one that comes here is a bug.
 void check(const AttentionProblem& problem) {
   ESPALIER_CHECK(problem.type != AttentionType::kFloat, "cuDNN's attention in fp32");
-  ESPALIER_CHECK(problem.head_size % 8 == 0 && problem.head_size <= 128, "cuDNN's attention with heads of ",
-                 problem.head_size);
+  ESPALIER_CHECK(problem.head_size % spec::kCudnnChannelMultiple == 0 && problem.head_size <= spec::kMostCudnnChannels,
+                 "cuDNN's attention with heads of ", problem.head_size);
   ESPALIER_CHECK(problem.first_key == nullptr && problem.last_key == nullptr && problem.cache_lengths == nullptr &&
                      problem.window == 0,
                  "cuDNN's attention with other masks than causal and full");

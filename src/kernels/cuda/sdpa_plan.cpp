@@ -14,29 +14,34 @@ namespace graph = cudnn_frontend::graph;
 // Names of the tensors, by which a run gives their addresses.
 enum Id : int64_t { kQuery = 1, kKey, kValue, kResult, kLogSumExp, kGradResult, kGradQuery, kGradKey, kGradValue };
 
-using Shape = std::vector<int64_t>;
 using Tensor = std::shared_ptr<graph::Tensor_attributes>;
 
 struct Dims {
   int64_t batch, heads, positions, head_size;
 };
 
-graph::Tensor_attributes described(Id id, const Dims& dims, const SdpaOperand& operand) {
-  return graph::Tensor_attributes()
-      .set_uid(id)
+graph::Tensor_attributes& describe(graph::Tensor_attributes& tensor, Id id, const Dims& dims,
+                                   const SdpaOperand& operand) {
+  return tensor.set_uid(id)
       .set_dim({dims.batch, dims.heads, dims.positions, dims.head_size})
       .set_stride({operand.batch_stride, operand.head_stride, operand.position_stride, 1});
+}
+
+Tensor input(graph::Graph& of, Id id, const Dims& dims, const SdpaOperand& operand) {
+  graph::Tensor_attributes tensor;
+  return of.tensor(describe(tensor, id, dims, operand));
 }
 
 void describe_output(const Tensor& output, Id id, const Dims& dims, const SdpaOperand& operand) {
-  output->set_output(true)
-      .set_uid(id)
-      .set_dim({dims.batch, dims.heads, dims.positions, dims.head_size})
-      .set_stride({operand.batch_stride, operand.head_stride, operand.position_stride, 1});
+  describe(output->set_output(true), id, dims, operand);
 }
 
-Shape log_sum_exp_shape(const Sdpa& sdpa) { return {sdpa.batch, sdpa.query_heads, sdpa.num_queries, 1}; }
-Shape log_sum_exp_strides(const Sdpa& sdpa) { return {sdpa.query_heads * sdpa.num_queries, sdpa.num_queries, 1, 1}; }
+graph::Tensor_attributes& describe_log_sum_exp(graph::Tensor_attributes& tensor, const Sdpa& sdpa) {
+  return tensor.set_uid(kLogSumExp)
+      .set_data_type(cudnn_frontend::DataType_t::FLOAT)
+      .set_dim({sdpa.batch, sdpa.query_heads, sdpa.num_queries, 1})
+      .set_stride({sdpa.query_heads * sdpa.num_queries, sdpa.num_queries, 1, 1});
+}
 
 template <class Attributes>
 Attributes attributes_of(const Sdpa& sdpa) {
@@ -73,25 +78,17 @@ void add_forward(graph::Graph& to, const Sdpa& sdpa, const Tensor& query, const 
   attributes.set_generate_stats(sdpa.log_sum_exp != nullptr);
   const auto [result, log_sum_exp] = to.sdpa(query, key, value, attributes);
   describe_output(result, kResult, {sdpa.batch, sdpa.query_heads, sdpa.num_queries, sdpa.head_size}, sdpa.result);
-  if (sdpa.log_sum_exp == nullptr) return;
-  log_sum_exp->set_output(true)
-      .set_uid(kLogSumExp)
-      .set_data_type(cudnn_frontend::DataType_t::FLOAT)
-      .set_dim(log_sum_exp_shape(sdpa))
-      .set_stride(log_sum_exp_strides(sdpa));
+  if (sdpa.log_sum_exp != nullptr) describe_log_sum_exp(log_sum_exp->set_output(true), sdpa);
 }
 
 void add_backward(graph::Graph& to, const Sdpa& sdpa, const SdpaGradients& gradients, const Tensor& query,
                   const Tensor& key, const Tensor& value) {
   const Dims queries{sdpa.batch, sdpa.query_heads, sdpa.num_queries, sdpa.head_size};
   const Dims keys{sdpa.batch, sdpa.key_heads, sdpa.num_keys, sdpa.head_size};
-  const Tensor result = to.tensor(described(kResult, queries, sdpa.result));
-  const Tensor d_result = to.tensor(described(kGradResult, queries, gradients.result));
-  const Tensor log_sum_exp = to.tensor(graph::Tensor_attributes()
-                                           .set_uid(kLogSumExp)
-                                           .set_data_type(cudnn_frontend::DataType_t::FLOAT)
-                                           .set_dim(log_sum_exp_shape(sdpa))
-                                           .set_stride(log_sum_exp_strides(sdpa)));
+  const Tensor result = input(to, kResult, queries, sdpa.result);
+  const Tensor d_result = input(to, kGradResult, queries, gradients.result);
+  graph::Tensor_attributes log_sum_exp_attributes;
+  const Tensor log_sum_exp = to.tensor(describe_log_sum_exp(log_sum_exp_attributes, sdpa));
   auto attributes = attributes_of<graph::SDPA_backward_attributes>(sdpa);
   attributes.set_deterministic_algorithm(true);
   const auto [d_query, d_key, d_value] = to.sdpa_backward(query, key, value, result, d_result, log_sum_exp, attributes);
@@ -125,9 +122,9 @@ SdpaPlan::SdpaPlan(const Sdpa& like, const SdpaGradients* gradients, const SdpaD
   }
   const Dims queries{like.batch, like.query_heads, like.num_queries, like.head_size};
   const Dims keys{like.batch, like.key_heads, like.num_keys, like.head_size};
-  const Tensor query = graph_->tensor(described(kQuery, queries, like.query));
-  const Tensor key = graph_->tensor(described(kKey, keys, like.key));
-  const Tensor value = graph_->tensor(described(kValue, keys, like.value));
+  const Tensor query = input(*graph_, kQuery, queries, like.query);
+  const Tensor key = input(*graph_, kKey, keys, like.key);
+  const Tensor value = input(*graph_, kValue, keys, like.value);
   if (gradients == nullptr)
     add_forward(*graph_, like, query, key, value);
   else
