@@ -15,26 +15,75 @@ namespace {
 
 constexpr int64_t kMinProductsPerThread = 1 << 16;
 
-#ifndef __aarch64__
-at::Tensor bf16_scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kBFloat16)); }
-uint16_t* bits_of(const at::Tensor& x) { return static_cast<uint16_t*>(x.mutable_data_ptr()); }
+int64_t panels_of(int64_t size) { return (size + kWidePanel - 1) / kWidePanel; }
+int64_t grain_of(int64_t products_of_one) {
+  return std::max<int64_t>(1, kMinProductsPerThread / std::max<int64_t>(1, products_of_one));
+}
+at::Tensor scratch_of(at::ScalarType type, int64_t elements) {
+  return at::empty({elements}, at::TensorOptions().dtype(type));
+}
 
+// work(begin, end), in parallel, of the blocks of so many outputs.
+template <class Work>
+void for_each_block(const RowProduct& args, int64_t outputs, const Work& work) {
+  at::parallel_for(0, (args.outputs + outputs - 1) / outputs, grain_of(args.tokens * args.inputs * outputs), work);
+}
+
+#ifndef __aarch64__
 void multiply_on_tiles(const RowProduct& args) {
   const int64_t inputs = amx::padded_inputs(args), panels = amx::token_panels(args);
-  const at::Tensor packed = bf16_scratch(panels * amx::kTokenPanel * inputs);
-  const auto at_least_one = [](int64_t value) { return std::max<int64_t>(1, value); };
-  at::parallel_for(0, panels, at_least_one(kMinProductsPerThread / (amx::kTokenPanel * inputs)),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t panel = begin; panel < end; ++panel) amx::pack_tokens(args, panel, bits_of(packed));
-                   });
-  const int64_t products = args.tokens * args.inputs * amx::kTileOutputs;
-  at::parallel_for(0, (args.outputs + amx::kTileOutputs - 1) / amx::kTileOutputs,
-                   at_least_one(kMinProductsPerThread / products), [&](int64_t begin, int64_t end) {
-                     const at::Tensor padded = bf16_scratch(amx::kTileOutputs * inputs);
-                     amx::row_product_bf16(args, bits_of(packed), begin, end, bits_of(padded));
-                   });
+  const auto bits = [](const at::Tensor& x) { return static_cast<uint16_t*>(x.mutable_data_ptr()); };
+  const at::Tensor packed = scratch_of(at::kBFloat16, panels * amx::kTokenPanel * inputs);
+  at::parallel_for(0, panels, grain_of(amx::kTokenPanel * inputs), [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) amx::pack_tokens(args, panel, bits(packed));
+  });
+  for_each_block(args, amx::kTileOutputs, [&](int64_t begin, int64_t end) {
+    const at::Tensor padded = scratch_of(at::kBFloat16, amx::kTileOutputs * inputs);
+    amx::row_product_bf16(args, bits(packed), begin, end, bits(padded));
+  });
 }
 #endif
+
+// Tokens begin .. end - 1 of a product.
+RowProduct part_of(RowProduct args, int64_t begin, int64_t end, int64_t type_bytes) {
+  const int64_t result_bytes = args.fp32_result ? static_cast<int64_t>(sizeof(float)) : type_bytes;
+  args.x = static_cast<const char*>(args.x) + begin * args.inputs * type_bytes;
+  args.y = static_cast<char*>(args.y) + begin * args.outputs * result_bytes;
+  args.tokens = end - begin;
+  return args;
+}
+
+void multiply_by_panels(const RowProduct& args, at::ScalarType type) {
+  const TypedRowKernels& kernels = row_kernels(type);
+  const int64_t panels = panels_of(args.tokens), blocks = panels_of(args.outputs);
+  const int64_t panel_size = kWidePanel * PanelRowProduct::padded_inputs(args.inputs);
+  const auto tokens = [&](int64_t begin, int64_t end) {  // of those panels
+    return part_of(args, begin * kWidePanel, std::min(end * kWidePanel, args.tokens),
+                   static_cast<int64_t>(at::elementSize(type)));
+  };
+  const at::Tensor x = scratch_of(at::kFloat, panels * panel_size);
+  auto* const packed = x.mutable_data_ptr<float>();
+  at::parallel_for(0, panels, grain_of(panel_size), [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const RowProduct rows = tokens(panel, panel + 1);
+      kernels.pack_lanes({.values = rows.x, .stride = rows.inputs, .count = rows.tokens, .depth = rows.inputs},
+                         packed + panel * panel_size);
+    }
+  });
+  // Where there are too few blocks for all threads, tokens are divided too, and a block is turned for each share.
+  const int64_t shares = std::clamp<int64_t>(2 * at::get_num_threads() / blocks, 1, panels);
+  const int64_t share = (panels + shares - 1) / shares;
+  const int64_t products = kWidePanel * kWidePanel * share * args.inputs;
+  at::parallel_for(0, blocks * shares, grain_of(products), [&](int64_t begin, int64_t end) {
+    const at::Tensor scratch = scratch_of(at::kFloat, PanelRowProduct::scratch_size(args.inputs));
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % shares * share, last = std::min(first + share, panels);
+      if (first >= last) continue;
+      kernels.panel_row_product({tokens(first, last), packed + first * panel_size, scratch.mutable_data_ptr<float>()},
+                                i / shares);
+    }
+  });
+}
 
 }  // namespace
 
@@ -56,19 +105,21 @@ at::Tensor row_product(const at::Tensor& x, const at::Tensor& weight, const at::
                         .outputs = weight.size(0),
                         .inputs = x.size(1),
                         .fp32_result = result == at::kFloat};
-  auto multiply = row_kernels(type).row_product;
+  const auto multiply_blocks = [&](void (*multiply)(const RowProduct&, int64_t block)) {
+    for_each_block(args, kProductBlock, [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) multiply(args, block);
+    });
+    return y;
+  };
 #ifndef __aarch64__
   if (type == at::kBFloat16 && cpu_isa() == CpuIsa::kAmx) {
     if (args.tokens > 0) multiply_on_tiles(args);
     return y;
   }
-  if (type == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16) multiply = avx512bf16::row_product_bf16;
+  if (type == at::kBFloat16 && cpu_isa() >= CpuIsa::kAvx512Bf16) return multiply_blocks(avx512bf16::row_product_bf16);
 #endif
-  const int64_t products = std::max<int64_t>(1, args.tokens * args.inputs * kProductBlock);
-  at::parallel_for(0, (args.outputs + kProductBlock - 1) / kProductBlock,
-                   std::max<int64_t>(1, kMinProductsPerThread / products), [&](int64_t begin, int64_t end) {
-                     for (int64_t block = begin; block < end; ++block) multiply(args, block);
-                   });
+  if (args.tokens < PanelRowProduct::kLeastTokens) return multiply_blocks(row_kernels(type).row_product);
+  if (args.outputs > 0) multiply_by_panels(args, type);
   return y;
 }
 

@@ -1,5 +1,6 @@
-// y = x W^T (+ b) for models in use: what a row becomes depends on that row alone, to the last bit. Not on how many
-// rows there are, on its neighbours, or on the number of threads; only on the instruction set.
+// y = x W^T (+ b) for models in use: what a row becomes depends on that row alone, to the last bit (but for which
+// NaN a NaN is). Not on how many rows there are, on its neighbours, or on the number of threads; only on the
+// instruction set.
 #pragma once
 
 #include <ATen/core/Tensor.h>

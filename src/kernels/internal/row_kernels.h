@@ -235,6 +235,23 @@ struct PanelProduct32 {
   int64_t c_stride;
 };
 
+// RowProduct of many tokens in fp32, kWidePanel outputs of one call, with the same bits. Tokens, and the weights of a
+// block, are panels [kLanes][padded_inputs / kLanes][kWidePanel], where lane l has the inputs l, l + kLanes, ...
+struct PanelRowProduct {
+  static constexpr int64_t kLanes = 16;                      // of a vector, which has as many running sums of an output
+  static constexpr int64_t kTile = kWidePanel * kWidePanel;  // sums of a panel's tokens and a block's outputs
+  static constexpr int64_t kTiles = 4;                       // one for each time that the lanes are halved
+  static_assert(1 << kTiles == kLanes);
+  // Turning the weights costs a product of 16 tokens half of its rate, and pays from about this many on.
+  static constexpr int64_t kLeastTokens = 32;
+  static int64_t padded_inputs(int64_t inputs) { return (inputs + kLanes - 1) / kLanes * kLanes; }
+  static int64_t scratch_size(int64_t inputs) { return kWidePanel * padded_inputs(inputs) + kTiles * kTile; }
+
+  RowProduct product;  // its x is not read
+  const float* x;      // panels of its tokens
+  float* scratch;      // of the calling thread
+};
+
 inline constexpr int64_t kMaxPagedHeadSize = 512, kMaxPageTokens = 64, kPagedTile = 16;
 inline constexpr int64_t kMaxDeviceHeadSize = 256;  // of all attention on a device
 struct PagedToken {
@@ -307,6 +324,8 @@ struct TypedRowKernels {
   void (*dropout)(const DropoutRows&, int64_t first, int64_t last, float* sums_or_null);
   OptimizerKernels update;
   void (*row_product)(const RowProduct&, int64_t block);
+  void (*panel_row_product)(const PanelRowProduct&, int64_t block);
+  void (*pack_lanes)(const PanelSource&, float* panel);  // pack_across as PanelRowProduct takes it
   void (*append_to_pages)(const PagedAttention&, int64_t count, int64_t group);  // the first `count` tokens
   // Of `count` tokens (at most kPagedTile) of one sequence from `first` on, and one query head.
   void (*paged_attention)(const PagedAttention&, int64_t first, int64_t count, int64_t head);

@@ -70,22 +70,27 @@ inline void sum_products(const T* x, const T* weight, int64_t inputs, int64_t co
   }
 }
 
+// y[token][output ..] = `count` sums + bias.
+template <class V, class T>
+inline void store_products(const RowProduct& args, const float* sums, int64_t token, int64_t output, int64_t count) {
+  for_each_vector<V>(count, [&](int64_t i, auto lanes) {
+    V value = lanes.load(sums + i);
+    if (args.bias != nullptr) value = value + lanes.load(static_cast<const T*>(args.bias) + output + i);
+    const int64_t place = token * args.outputs + output + i;
+    if (args.fp32_result)
+      lanes.store(static_cast<float*>(args.y) + place, value);
+    else
+      lanes.store(static_cast<T*>(args.y) + place, value);
+  });
+}
+
 template <bool kFetchNext, class V, class T, int kRows>
 inline void product_rows(const RowProduct& args, int64_t token, int64_t output, int64_t count) {
   float sums[kRows][kProductBlock];
   const T* const x = static_cast<const T*>(args.x) + token * args.inputs;
   const T* const weight = static_cast<const T*>(args.weight) + output * args.inputs;
   sum_products<kFetchNext, V, T, kRows>(x, weight, args.inputs, count, sums);
-  for (int64_t r = 0; r < kRows; ++r)
-    for_each_vector<V>(count, [&](int64_t i, auto lanes) {
-      V value = lanes.load(&sums[r][i]);
-      if (args.bias != nullptr) value = value + lanes.load(static_cast<const T*>(args.bias) + output + i);
-      const int64_t place = (token + r) * args.outputs + output + i;
-      if (args.fp32_result)
-        lanes.store(static_cast<float*>(args.y) + place, value);
-      else
-        lanes.store(static_cast<T*>(args.y) + place, value);
-    });
+  for (int64_t r = 0; r < kRows; ++r) store_products<V, T>(args, sums[r], token + r, output, count);
 }
 
 template <class V, class T>

@@ -9,6 +9,7 @@
 #include "kernels/internal/paged_attention_rows.h"
 #include "kernels/internal/rms_norm_rows.h"
 #include "kernels/internal/rotary_rows.h"
+#include "kernels/internal/row_product_panels.h"
 #include "kernels/internal/row_product_rows.h"
 #include "kernels/internal/softmax_rows.h"
 #include "kernels/internal/wide_panels.h"
@@ -39,6 +40,8 @@ constexpr TypedRowKernels typed_row_kernels() {
           .dropout = dropout_rows<V, T>,
           .update = optimizer_kernels<V, T>(spec::Optimizers()),
           .row_product = row_product<V, T>,
+          .panel_row_product = panel_row_product<V, T>,
+          .pack_lanes = pack_lanes<V, T>,
           .append_to_pages = append_to_pages<V, T>,
           .paged_attention = paged_attention<V, T>,
           .pack_along = pack_along<V, T>,

@@ -1,5 +1,6 @@
-// Products in fp32 by panels, in vectors V: what kernels/wide_product.h is made of. A tile of C stays in registers
-// while the depth runs: each value of A is read from its panel for all lanes, each vector of B once for all rows.
+// Products in fp32 by panels, in vectors V: what kernels/wide_product.h and row_product_panels.h are made of. A tile of
+// C stays in registers while the depth runs: each value of A is read from its panel for all lanes, each vector of B
+// once for all rows.
 #pragma once
 
 #include "kernels/internal/row_kernels.h"
@@ -21,11 +22,12 @@ void pack_along(const PanelSource& source, float* panel) {
   }
 }
 
-template <class V, class T>
-void pack_across(const PanelSource& source, float* panel) {
+// place(i): where the panel has element i of the depth. What padding adds to the depth is zero.
+template <class V, class T, class Place>
+inline void transpose_into(const PanelSource& source, int64_t padded_depth, float* panel, const Place& place) {
   static_assert(V::kWidth == 16 && kWidePanel == 2 * V::kWidth);
   for_each_vector<V>(source.depth, [&](int64_t at, auto lanes) {
-    const int64_t depths = source.depth - at < V::kWidth ? source.depth - at : V::kWidth;
+    const int64_t depths = padded_depth - at < V::kWidth ? padded_depth - at : V::kWidth;
     for (int64_t first = 0; first < kWidePanel; first += V::kWidth) {
       V rows[16];
       for (int64_t i = 0; i < 16; ++i)
@@ -33,9 +35,21 @@ void pack_across(const PanelSource& source, float* panel) {
                       ? lanes.load(static_cast<const T*>(source.values) + (first + i) * source.stride + at)
                       : V::all(0);
       transpose(rows);
-      for (int64_t i = 0; i < depths; ++i) rows[i].store(panel + (at + i) * kWidePanel + first);
+      for (int64_t i = 0; i < depths; ++i) rows[i].store(panel + place(at + i) * kWidePanel + first);
     }
   });
+}
+
+template <class V, class T>
+void pack_across(const PanelSource& source, float* panel) {
+  transpose_into<V, T>(source, source.depth, panel, [](int64_t i) { return i; });
+}
+
+template <class V, class T>
+void pack_lanes(const PanelSource& source, float* panel) {
+  constexpr int64_t kLanes = PanelRowProduct::kLanes;
+  const int64_t padded = PanelRowProduct::padded_inputs(source.depth), of_lane = padded / kLanes;
+  transpose_into<V, T>(source, padded, panel, [=](int64_t i) { return i % kLanes * of_lane + i / kLanes; });
 }
 
 // c = product's rows and columns from the given ones on + addend, kRows x kPanelVectors vectors of them.
@@ -93,19 +107,22 @@ inline void panel_tiles(const PanelProduct32& product, int64_t first_column) {
   }
 }
 
+// c = a b + addend, whole columns and the rows of whole tiles.
+template <class V>
+inline void multiply_whole_panels(const PanelProduct32& product) {
+  constexpr int64_t kColumns = V::kPanelVectors * V::kWidth;
+  for (int64_t column = 0; column < product.columns; column += kColumns) panel_tiles<V>(product, column);
+}
+
 template <class V>
 void multiply_panels(const PanelProduct32& product) {
-  constexpr int64_t kColumns = V::kPanelVectors * V::kWidth;
-  if (product.rows == kWidePanel && product.columns == kWidePanel) {
-    for (int64_t column = 0; column < kWidePanel; column += kColumns) panel_tiles<V>(product, column);
-    return;
-  }
+  if (product.rows == kWidePanel && product.columns == kWidePanel) return multiply_whole_panels<V>(product);
   float whole[kWidePanel * kWidePanel];
   PanelProduct32 padded = product;
   padded.addend = nullptr;
   padded.c = whole;
   padded.c_stride = kWidePanel;
-  for (int64_t column = 0; column < product.columns; column += kColumns) panel_tiles<V>(padded, column);
+  multiply_whole_panels<V>(padded);
   for (int64_t row = 0; row < product.rows; ++row) {
     for_each_vector<V>(product.columns, [&](int64_t column, auto lanes) {
       V value = lanes.load(whole + row * kWidePanel + column);
