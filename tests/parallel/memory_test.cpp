@@ -1,6 +1,9 @@
 // The planner's bytes of every stage beside the tensor allocator's peak on its ranks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include "base/cpu_isa.h"
 #include "base/format.h"
 #include "dist/local_ranks.h"
@@ -45,7 +48,8 @@ MemoryRun t5_run(const std::string& data, const std::string& flags) {
 }
 
 struct Bytes {
-  double planned = 0, found = 0;
+  int64_t stage;
+  double planned, found;
 };
 
 // Of every rank.
@@ -72,8 +76,9 @@ std::vector<Bytes> bytes_of(const std::string& layout_text, const MemoryRun& run
                                         {.shared_stages = shared_stages});
   std::vector<Bytes> bytes;
   for (int64_t rank = 0; rank < layout.grid.num_ranks(); ++rank) {
-    const auto stage = static_cast<size_t>(spec::position_of(layout.grid, rank).pipeline);
-    bytes.push_back({plan.stages.at(stage).peak(), std::stod(measured[static_cast<size_t>(rank)])});
+    const int64_t stage = spec::position_of(layout.grid, rank).pipeline;
+    bytes.push_back(
+        {stage, plan.stages.at(static_cast<size_t>(stage)).peak(), std::stod(measured[static_cast<size_t>(rank)])});
     std::printf("%-14s rank %lld: planned %s, allocator %s (%+.1f%%)\n", layout_text.c_str(),
                 static_cast<long long>(rank), format_bytes(bytes.back().planned).c_str(),
                 format_bytes(bytes.back().found).c_str(), 100 * (bytes.back().planned / bytes.back().found - 1));
@@ -99,15 +104,19 @@ INSTANTIATE_TEST_SUITE_P(, ParallelMemory,
 
 class CanonicalMemory : public ::testing::TestWithParam<const char*> {};
 
-// The plan is an upper bound, and near: what is added up is not all there at the moment when most is held.
+// The plan is an upper bound for every rank of a stage, and near what the one holds that holds most: what is added up
+// is not all there at the same moment, and ranks keep different sums of the tree.
 TEST_P(CanonicalMemory, PlanIsAtMostASixthAboveTheAllocatorsPeak) {
   const TemporaryFolder folder;
   MemoryRun run = gpt_run(folder / "data");
   run.words = run.words + split_blanks("--canonical-reduction --micro-batch-size 1 --global-batch-size 16");
+  std::map<int64_t, Bytes> stages;
   for (const Bytes& rank : bytes_of(GetParam(), run)) {
     EXPECT_GE(rank.planned, 0.99 * rank.found);
-    EXPECT_LE(rank.planned, rank.found * 7 / 6);
+    Bytes& most = stages.try_emplace(rank.stage, rank).first->second;
+    most.found = std::max(most.found, rank.found);
   }
+  for (const auto& [stage, most] : stages) EXPECT_LE(most.planned, most.found * 7 / 6) << "stage " << stage;
 }
 
 INSTANTIATE_TEST_SUITE_P(, CanonicalMemory,
