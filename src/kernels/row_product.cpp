@@ -71,14 +71,13 @@ void multiply_by_panels(const RowProduct& args, at::ScalarType type) {
     }
   });
   // Where there are too few blocks for all threads, tokens are divided too, and a block is turned for each share.
-  const int64_t shares = std::clamp<int64_t>(2 * at::get_num_threads() / blocks, 1, panels);
-  const int64_t share = (panels + shares - 1) / shares;
+  const int64_t wanted = std::clamp<int64_t>(2 * at::get_num_threads() / blocks, 1, panels);
+  const int64_t share = (panels + wanted - 1) / wanted, shares = (panels + share - 1) / share;
   const int64_t products = kWidePanel * kWidePanel * share * args.inputs;
   at::parallel_for(0, blocks * shares, grain_of(products), [&](int64_t begin, int64_t end) {
     const at::Tensor scratch = scratch_of(at::kFloat, PanelRowProduct::scratch_size(args.inputs));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i % shares * share, last = std::min(first + share, panels);
-      if (first >= last) continue;
       kernels.panel_row_product({tokens(first, last), packed + first * panel_size, scratch.mutable_data_ptr<float>()},
                                 i / shares);
     }
