@@ -8,7 +8,7 @@
 namespace espalier {
 namespace {
 
-using Rows = std::vector<std::vector<std::string>>;
+using TableRows = std::vector<std::vector<std::string>>;
 
 std::string text_of(int64_t value) { return format_count(value); }
 std::string text_of(double value) { return format_shortest(value); }
@@ -21,7 +21,7 @@ std::string text_of(const std::map<std::string, Value>& values) {
 }
 
 // Columns as wide as they need to be; those in `right` are aligned to the right.
-std::string table(const Rows& rows, const std::vector<bool>& right) {
+std::string table(const TableRows& rows, const std::vector<bool>& right) {
   std::vector<size_t> widths(right.size(), 0);
   for (const auto& row : rows)
     for (size_t column = 0; column < row.size(); ++column)
@@ -39,8 +39,8 @@ std::string table(const Rows& rows, const std::vector<bool>& right) {
 }
 
 template <class Struct>
-Rows fields_of(const Struct& value) {
-  Rows rows;
+TableRows fields_of(const Struct& value) {
+  TableRows rows;
   Struct::visit_fields(value, [&](const char* name, const auto& field) { rows.push_back({name, text_of(field)}); });
   return rows;
 }
@@ -51,8 +51,8 @@ std::string steps_of(const std::vector<store::StepEntry>& entries) {
   return join(names, "; ");
 }
 
-Rows tensor_rows(const store::Manifest& manifest) {
-  Rows rows = {{"tensor", "type and shape", "bytes", "blocks", "file"}};
+TableRows tensor_rows(const store::Manifest& manifest) {
+  TableRows rows = {{"tensor", "type and shape", "bytes", "blocks", "file"}};
   for (const store::StoredTensor& tensor : manifest.tensors)
     rows.push_back({tensor.name, store::describe(tensor), format_count(tensor.num_bytes()),
                     std::to_string(tensor.blocks.size()), tensor.file});

@@ -74,7 +74,7 @@ class RecipeReader {
   void check_top(const std::string& key, const toml::node& node) {
     static const Words known = {"output", "model",  "generate", "score",     "filter",
                                 "train",  "launch", "measure",  "perplexity"};
-    const std::string at = concat(file_, ":", line_of(node));
+    const std::string at = concat(file_, ":", toml_line(node));
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       const Words near = nearest_names(key, known);
       problems_.add(at, ": unknown table ", key, near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
@@ -103,7 +103,7 @@ class RecipeReader {
       const auto found = decided.find(normal);
       if (found == decided.end()) continue;
       without.insert(std::string(key.str()));
-      problems_.add(file_, ":", line_of(value), ": ", std::string(key.str()), " is not for [", name,
+      problems_.add(file_, ":", toml_line(value), ": ", std::string(key.str()), " is not for [", name,
                     "]: ", found->second);
     }
     read(*table, {file_, concat("[", name, "]")}, rows, without, problems_);

@@ -58,7 +58,7 @@ bool read_options(const std::vector<std::string>& arguments, ScoreOptions& optio
 }
 
 // A context and its continuation, one after the other; or what a text continues, and how it is to be made.
-struct Row {
+struct ScoredRow {
   std::vector<int32_t> ids;
   size_t num_predicted = 0;
   std::optional<infer::Request> text = {};
@@ -71,8 +71,8 @@ struct Answer {
 };
 
 // Answers rows that are asked together; calls is_through with the number of each that is through.
-using AnswerRows =
-    std::function<std::vector<Answer>(const std::vector<Row>& rows, const std::function<void(size_t row)>& is_through)>;
+using AnswerRows = std::function<std::vector<Answer>(const std::vector<ScoredRow>& rows,
+                                                     const std::function<void(size_t row)>& is_through)>;
 
 bool asks_for_text(const nlohmann::ordered_json& line) { return line.value("type", "") == "generate_until"; }
 
@@ -91,10 +91,10 @@ infer::Request text_request_of(const nlohmann::ordered_json& line) {
   return request;
 }
 
-std::vector<Row> rows_of(const nlohmann::ordered_json& line) {
+std::vector<ScoredRow> rows_of(const nlohmann::ordered_json& line) {
   if (asks_for_text(line))
     return {{.ids = line.at("rows").at(0).at("ids").get<std::vector<int32_t>>(), .text = text_request_of(line)}};
-  std::vector<Row> rows;
+  std::vector<ScoredRow> rows;
   for (const auto& row : line.at("rows"))
     rows.push_back({row.at("ids").get<std::vector<int32_t>>(), row.at("num_predicted").get<size_t>()});
   return rows;
@@ -120,7 +120,7 @@ Ends ends_of(const infer::LoadedModel& loaded) {
 }
 
 // `encoder_ends`: of a model whose encoder reads what comes before the continuation.
-infer::Request request_of(const Row& row, const Ends& ends, const std::optional<models::TextEnds>& encoder_ends) {
+infer::Request request_of(const ScoredRow& row, const Ends& ends, const std::optional<models::TextEnds>& encoder_ends) {
   const std::span<const int32_t> ids = row.ids, context = ids.first(ids.size() - row.num_predicted),
                                  continuation = ids.last(row.num_predicted);
   infer::Request request;
@@ -159,9 +159,10 @@ int64_t longest_row(const std::string& file) {
 
 // All at once, so that what begins alike is read once.
 AnswerRows by_engine(infer::Engine& engine, const infer::LoadedModel& loaded) {
-  return [&, ends = ends_of(loaded)](const std::vector<Row>& rows, const std::function<void(size_t row)>& is_through) {
+  return [&, ends = ends_of(loaded)](const std::vector<ScoredRow>& rows,
+                                     const std::function<void(size_t row)>& is_through) {
     std::vector<infer::Request> requests;
-    for (const Row& row : rows) requests.push_back(request_of(row, ends, loaded.text_ends));
+    for (const ScoredRow& row : rows) requests.push_back(request_of(row, ends, loaded.text_ends));
     std::vector<Answer> answers;
     for (const infer::Completion& made : infer::complete(engine, requests)) {
       if (rows[answers.size()].text)
@@ -177,22 +178,22 @@ AnswerRows by_engine(infer::Engine& engine, const infer::LoadedModel& loaded) {
 // One after another; the neighbours of all are looked up at once, since each search reads the whole index.
 AnswerRows with_neighbors(const infer::LoadedModel& loaded, const infer::FindNeighbors& find) {
   const auto m = static_cast<size_t>(loaded.model->neighbor_reader()->neighbor_shape().chunk_length);
-  return [&, m](const std::vector<Row>& rows, const std::function<void(size_t row)>& is_through) {
-    const auto finished = [m](const Row& row) { return (row.ids.size() - 1) / m; };  // the last token is not read
+  return [&, m](const std::vector<ScoredRow>& rows, const std::function<void(size_t row)>& is_through) {
+    const auto finished = [m](const ScoredRow& row) { return (row.ids.size() - 1) / m; };  // the last token is not read
     std::vector<int32_t> chunks;
-    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.text.has_value(); }))
+    if (std::any_of(rows.begin(), rows.end(), [](const ScoredRow& row) { return row.text.has_value(); }))
       throw UserError(
           "texts of tasks are not generated with neighbours: leave these tasks or --retro-workdir out, or use "
           "'espalier "
           "generate'",
           ExitCode::kUsage);
-    for (const Row& row : rows)
+    for (const ScoredRow& row : rows)
       chunks.insert(chunks.end(), row.ids.begin(), row.ids.begin() + static_cast<std::ptrdiff_t>(finished(row) * m));
     std::vector<models::ChunkNeighbors> found;
     if (!chunks.empty()) found = find(chunks);
     std::vector<Answer> answers;
     auto next = found.begin();
-    for (const Row& row : rows) {
+    for (const ScoredRow& row : rows) {
       const auto end = next + static_cast<std::ptrdiff_t>(finished(row));
       answers.push_back({.score = infer::score_with_neighbors(*loaded.model, loaded.params->compute_type(), row.ids,
                                                               static_cast<int64_t>(row.num_predicted), {next, end}),
@@ -207,10 +208,10 @@ AnswerRows with_neighbors(const infer::LoadedModel& loaded, const infer::FindNei
 // Writes each of the lines with its answer.
 void answer(const AnswerRows& answer_rows, const std::vector<nlohmann::ordered_json>& lines,
             const std::vector<int64_t>& line_bytes, Progress& progress, OutputFile& output) {
-  std::vector<Row> rows;
+  std::vector<ScoredRow> rows;
   std::vector<size_t> ends;  // of each line, in rows
   for (const auto& line : lines) {
-    for (Row& row : rows_of(line)) rows.push_back(std::move(row));
+    for (ScoredRow& row : rows_of(line)) rows.push_back(std::move(row));
     ends.push_back(rows.size());
   }
   size_t num_through = 0;  // lines

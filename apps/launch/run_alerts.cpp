@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/host_name.h"
 #include "base/log.h"
 #include "report/events.h"
 
@@ -30,12 +31,6 @@ const std::set<std::string>& told_events() {
   static const std::set<std::string> names = {
       "alert", "straggler", "roll back", "save failed", "evaluation failed", "hf folder failed", "prune failed"};
   return names;
-}
-
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 // Of one cause at several steps or ranks: without its numbers.

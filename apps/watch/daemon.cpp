@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "base/stop_signals.h"
 #include "report/events.h"
@@ -40,12 +41,6 @@ double clock_seconds() {
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 fs::path state_file(const std::string& run) { return watch::watch_folder(run) / "incidents.json"; }

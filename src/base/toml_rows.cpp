@@ -50,7 +50,7 @@ bool read_toml(const std::string& file, std::string& content, toml::table& table
   return false;
 }
 
-int64_t line_of(const toml::node& node) { return static_cast<int64_t>(node.source().begin.line); }
+int64_t toml_line(const toml::node& node) { return static_cast<int64_t>(node.source().begin.line); }
 
 void read_toml_keys(const toml::table& table, const TomlPlace& place, OptionTable& rows,
                     const std::set<std::string>& without, Problems& problems) {
@@ -71,7 +71,7 @@ void add_toml_problem(const toml::table& table, const TomlPlace& place, const st
   if (message.starts_with(place.file))
     problems.add(message);
   else
-    problems.add(place.file, ":", line_of(table), ", ", place.what, ": ", message);
+    problems.add(place.file, ":", toml_line(table), ", ", place.what, ": ", message);
 }
 
 }  // namespace espalier

@@ -22,7 +22,7 @@ namespace espalier {
 // False, with the reason among the problems, where the file cannot be read or is not TOML.
 bool read_toml(const std::string& file, std::string& content, toml::table& table, Problems& problems);
 
-int64_t line_of(const toml::node& node);
+int64_t toml_line(const toml::node& node);
 
 // What messages call a table: "recipe.toml:7, [filter]: ...".
 struct TomlPlace {

@@ -27,7 +27,7 @@ using launch::SlotsOf;
 using launch::SnapshotHead;
 
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kMessageBytes = int64_t{64} << 20;  // from rank to rank, when copies are fetched
+constexpr int64_t kCopyMessageBytes = int64_t{64} << 20;  // from rank to rank, when copies are fetched
 constexpr int kCopyTag = 1;
 constexpr int64_t kFirstKeepsBetweenTries = 10, kMostKeepsBetweenTries = 1000;  // to send again, after trouble
 
@@ -267,8 +267,8 @@ void Snapshots::give(const HeldCopy& copy, int64_t to) const {
   group_.start_send(numbers, to, kCopyTag).wait();
   group_.start_send(as_tensor(head.text.data(), std::ssize(head.text)), to, kCopyTag).wait();
   const uint8_t* const data = slots_of(copy.slots).data(copy.slot);
-  for (int64_t begin = 0; begin < head.bytes; begin += kMessageBytes)
-    group_.start_send(as_tensor(data + begin, std::min(kMessageBytes, head.bytes - begin)), to, kCopyTag).wait();
+  for (int64_t begin = 0; begin < head.bytes; begin += kCopyMessageBytes)
+    group_.start_send(as_tensor(data + begin, std::min(kCopyMessageBytes, head.bytes - begin)), to, kCopyTag).wait();
 }
 
 Snapshots::Fetched Snapshots::fetch(const HeldCopy& copy) {
@@ -287,8 +287,8 @@ Snapshots::Fetched Snapshots::fetch(const HeldCopy& copy) {
     head.checksum = static_cast<uint64_t>(numbers.const_data_ptr<int64_t>()[0]);
     head.text.resize(static_cast<size_t>(numbers.const_data_ptr<int64_t>()[1]));
     group_.start_receive(as_tensor(head.text.data(), std::ssize(head.text)), copy.holder, kCopyTag).wait();
-    for (int64_t begin = 0; begin < bytes_; begin += kMessageBytes)
-      group_.start_receive(as_tensor(to + begin, std::min(kMessageBytes, bytes_ - begin)), copy.holder, kCopyTag)
+    for (int64_t begin = 0; begin < bytes_; begin += kCopyMessageBytes)
+      group_.start_receive(as_tensor(to + begin, std::min(kCopyMessageBytes, bytes_ - begin)), copy.holder, kCopyTag)
           .wait();
   }
   fetched.is_whole = checksum_of(to, bytes_) == head.checksum;

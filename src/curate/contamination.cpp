@@ -17,7 +17,7 @@ bool is_python_word(char32_t code) {
   return text::is_letter(code) || text::is_number(code);
 }
 
-constexpr char32_t kCapitalDottedI = 0x130, kCapitalSigma = 0x3A3;
+constexpr char32_t kDottedCapitalI = 0x130, kUpperSigma = 0x3A3;
 constexpr std::string_view kSigmaAtEnd = "\xCF\x82";
 
 // next(code): false at the end. Calls use(word in lower case, where it starts in characters) for each word.
@@ -39,10 +39,10 @@ void each_word(Next next, Use use) {
       continue;
     }
     if (word.empty()) start = at;
-    ends_in_capital_sigma = code == kCapitalSigma && !word.empty();
+    ends_in_capital_sigma = code == kUpperSigma && !word.empty();
     if (code < 0x80) {
       word += static_cast<char>(code >= 'A' && code <= 'Z' ? code + ('a' - 'A') : code);
-    } else if (code == kCapitalDottedI) {  // becomes an i and a mark, which ends the word
+    } else if (code == kDottedCapitalI) {  // becomes an i and a mark, which ends the word
       word += 'i';
       finish();
     } else {

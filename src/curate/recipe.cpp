@@ -61,7 +61,7 @@ class RecipeReader {
   }
 
  private:
-  std::string at(const toml::node& node) const { return concat(recipe_.file, ":", line_of(node)); }
+  std::string at(const toml::node& node) const { return concat(recipe_.file, ":", toml_line(node)); }
 
   void check_top(const std::string& key, const toml::node& node) {
     const std::vector<std::string> known = {"output", "mix", "run", "source", "step"};

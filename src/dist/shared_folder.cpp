@@ -1,7 +1,5 @@
 #include "dist/shared_folder.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <set>
 #include <thread>
@@ -9,18 +7,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "base/sha256.h"
 
 namespace espalier::dist {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 // Listing the folder makes a network file system ask its server again.
 bool appears(const fs::path& file, double patience_seconds) {

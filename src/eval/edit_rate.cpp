@@ -13,16 +13,16 @@
 namespace espalier::eval {
 namespace {
 
-using Words = std::vector<int>;  // numbers of them
+using NumberedWords = std::vector<int>;  // equal words have the same number
 
 constexpr int kLongestRun = 10;
 constexpr int kFarthestMove = 50;
 constexpr int kBeam = 25;         // cells beside the diagonal
 constexpr int kMostMoves = 1000;  // that are tried for a text
 
-Words words_of(const std::string& text, std::map<std::string, int>& numbers) {
+NumberedWords words_of(const std::string& text, std::map<std::string, int>& numbers) {
   const std::string lower = text::python::lowercase(text::python::strip_right(text));
-  Words words;
+  NumberedWords words;
   for (const std::string_view word : text::python::split_words(lower))
     words.push_back(numbers.emplace(word, static_cast<int>(numbers.size())).first->second);
   return words;
@@ -33,7 +33,7 @@ enum class Edit : char { kNone, kKeep, kReplace, kDelete, kInsert };  // of word
 // The fewest edits without moves that turn `text` into `reference`, near the diagonal of their table.
 class EditTable {
  public:
-  EditTable(const Words& text, const Words& reference)
+  EditTable(const NumberedWords& text, const NumberedWords& reference)
       : rows_(static_cast<int>(text.size())),
         columns_(static_cast<int>(reference.size())),
         cells_(static_cast<size_t>((rows_ + 1) * (columns_ + 1))) {
@@ -73,7 +73,7 @@ class EditTable {
   const Cell& at(int row, int column) const { return cells_[static_cast<size_t>(row * (columns_ + 1) + column)]; }
 
   // Of equals the first: keep or replace, delete, insert.
-  Cell best(int row, int column, const Words& text, const Words& reference) const {
+  Cell best(int row, int column, const NumberedWords& text, const NumberedWords& reference) const {
     if (column == 0) return {at(row - 1, 0).count + 1, Edit::kDelete};
     const bool is_same = text[static_cast<size_t>(row - 1)] == reference[static_cast<size_t>(column - 1)];
     Cell best;
@@ -115,7 +115,7 @@ struct Run {
   int text = 0, reference = 0, length = 0;
 };
 
-std::vector<Run> common_runs(const Words& text, const Words& reference) {
+std::vector<Run> common_runs(const NumberedWords& text, const NumberedWords& reference) {
   std::vector<Run> runs;
   const int rows = static_cast<int>(text.size()), columns = static_cast<int>(reference.size());
   for (int row = 0; row < rows; ++row)
@@ -135,8 +135,8 @@ bool has_wrong(const std::vector<bool>& is_wrong, int begin, int length) {
 
 // The run of `length` words from `begin` on taken out, and put before the word that was at `target`; within itself, so
 // many words further.
-Words moved(const Words& words, int begin, int length, int target) {
-  Words result = words;
+NumberedWords moved(const NumberedWords& words, int begin, int length, int target) {
+  NumberedWords result = words;
   const auto first = result.begin() + begin, end = first + length;
   if (target < begin)
     std::rotate(result.begin() + target, first, end);
@@ -150,7 +150,7 @@ Words moved(const Words& words, int begin, int length, int target) {
 // Moves runs while that saves edits.
 class Mover {
  public:
-  Mover(Words text, const Words& reference) : text_(std::move(text)), reference_(reference) {}
+  Mover(NumberedWords text, const NumberedWords& reference) : text_(std::move(text)), reference_(reference) {}
 
   int num_edits() {
     int num_moves = 0;
@@ -163,7 +163,7 @@ class Mover {
   using Rank = std::tuple<int, int, int, int>;
   struct Best {
     Rank rank = {std::numeric_limits<int>::min(), 0, 0, 0};
-    Words words;
+    NumberedWords words;
   };
 
   bool move() {
@@ -190,15 +190,15 @@ class Mover {
     for (int word = run.reference - 1; word < run.reference + run.length; ++word) {
       const int target = word < 0 ? 0 : alignment.place[static_cast<size_t>(word)] + 1;
       if (std::exchange(last, target) == target) continue;
-      Words words = moved(text_, run.text, run.length, target);
+      NumberedWords words = moved(text_, run.text, run.length, target);
       const int saved = num_edits - EditTable(words, reference_).num_edits();
       ++num_tried_;
       if (const Rank rank = {saved, run.length, -run.text, -target}; rank > best.rank) best = {rank, std::move(words)};
     }
   }
 
-  Words text_;
-  const Words& reference_;
+  NumberedWords text_;
+  const NumberedWords& reference_;
   int num_tried_ = 0;
 };
 
@@ -206,7 +206,7 @@ class Mover {
 
 Counts edit_counts(const std::string& text, const std::string& reference) {
   std::map<std::string, int> numbers;
-  const Words words = words_of(text, numbers), expected = words_of(reference, numbers);
+  const NumberedWords words = words_of(text, numbers), expected = words_of(reference, numbers);
   const int num_edits = expected.empty() ? static_cast<int>(words.size()) : Mover(words, expected).num_edits();
   return {num_edits, static_cast<int64_t>(expected.size())};
 }

@@ -14,14 +14,14 @@ namespace {
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-at::Tensor scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kBFloat16)); }
+at::Tensor bf16_scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kBFloat16)); }
 
 // Calls pack(first column, columns, first depth, depths, block) for each block of B, on all threads. The depth runs
 // outside where the rows of the source run along the columns, so that memory is read as it is.
 template <class Pack>
 PackedB pack_blocks(int64_t columns, int64_t depth, bool depth_outside, Pack pack) {
   PackedB b{.values = {}, .depth = round_up(depth, kDepthUnit), .columns = columns};
-  b.values = scratch(round_up(columns, kPanel) * b.depth);
+  b.values = bf16_scratch(round_up(columns, kPanel) * b.depth);
   uint16_t* panels = mutable_bf16_data(b.values);
   const auto pack_block = [&](int64_t column, int64_t at) {
     pack(column, std::min(kPanel, columns - column), at, std::min(kDepthUnit, depth - at),
@@ -51,7 +51,7 @@ void multiply_slices(const Bf16Kernels& kernels, const at::Tensor& a, const Pack
                      uint16_t* y, int64_t begin, int64_t end) {
   const int64_t depth = b.depth, all_columns = b.columns;
   const at::Tensor sums = at::empty({kSliceRows * kSliceColumns}, at::TensorOptions().dtype(at::kFloat));
-  const at::Tensor copies = scratch(2 * kPanel * kSliceDepth);
+  const at::Tensor copies = bf16_scratch(2 * kPanel * kSliceDepth);
   const auto copy = [&](int64_t row) { return mutable_bf16_data(copies) + row / kPanel % 2 * kPanel * kSliceDepth; };
   const auto multiply_slice = [&](int64_t at, int64_t first_row, int64_t end_row, int64_t column) {
     const int64_t depths = std::min(kSliceDepth, depth - at), columns = std::min(kSliceColumns, all_columns - column);
@@ -149,7 +149,7 @@ PackedB pack_rows(const at::Tensor& weight) {
 
 RowPanels::RowPanels(const at::Tensor& a, int64_t padded_depth)
     : values_(bf16_data(a)), rows_(a.size(0)), stride_(a.size(1)), depth_(padded_depth) {
-  if (rows_ % kPanel != 0 || stride_ != depth_) copy_ = scratch(kPanel * depth_);
+  if (rows_ % kPanel != 0 || stride_ != depth_) copy_ = bf16_scratch(kPanel * depth_);
 }
 
 PanelProduct RowPanels::product(int64_t row) const {
@@ -178,7 +178,7 @@ void multiply_transposed(const Bf16Kernels& kernels, const TransposedProduct& pr
   const int64_t group = (end - begin + num_groups - 1) / num_groups,
                 block = std::max<int64_t>(1, most / (kernels.has_tiles ? 2 : 8)) * kPanel;
   const auto multiply = product.write == GradWrite::kAdd ? kernels.add_packed : kernels.store_packed;
-  const at::Tensor packed = scratch(group * panel_elements);
+  const at::Tensor packed = bf16_scratch(group * panel_elements);
   uint16_t* a = mutable_bf16_data(packed);
   for (int64_t first = begin; first < end; first += group) {
     const int64_t last = std::min(end, first + group);

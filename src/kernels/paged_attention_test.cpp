@@ -12,6 +12,7 @@
 #include "base/cpu_isa.h"
 #include "kernels/attention.h"
 #include "kernels/reference_test.h"
+#include "tests/support/long_version.h"
 
 namespace espalier::kernels {
 namespace paged_attention_test {
@@ -172,6 +173,7 @@ TEST_P(PagedAttentionTest, NeitherCutsNorNeighboursNorThreadsChangeABit) {
     for (const int count : {1, 3})
       for (const int64_t most : {1, 3, 7, 16, 33})
         for (const bool together : {false, true}) {
+          if (!test::long_version() && together != (count == 3)) continue;
           at::set_num_threads(count);
           const std::vector<at::Tensor> results = attend(context, most, together);
           for (size_t i = 0; i < results.size(); ++i)

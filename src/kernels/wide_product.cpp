@@ -32,7 +32,7 @@ constexpr int64_t kLibraryDepth = 1024;
 
 int64_t at_least_one(int64_t value) { return std::max<int64_t>(1, value); }
 int64_t num_wide_panels(int64_t size) { return (size + kWidePanel - 1) / kWidePanel; }
-at::Tensor scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kFloat)); }
+at::Tensor float_scratch(int64_t elements) { return at::empty({elements}, at::TensorOptions().dtype(at::kFloat)); }
 
 struct Range {
   int64_t begin, end;
@@ -117,7 +117,7 @@ struct Product {
 void multiply_share(const Product& product, const PackedBlocks& packed, Range rows, Range columns) {
   const auto multiply = row_kernels().multiply_panels;
   const int64_t group = at_least_one(cached_bytes() / (kPanelElements * 4));  // panels of A in the cache
-  const at::Tensor storage = scratch(std::min(group, rows.size()) * kWidePanel * packed.block(0).size());
+  const at::Tensor storage = float_scratch(std::min(group, rows.size()) * kWidePanel * packed.block(0).size());
   float* const panels = storage.mutable_data_ptr<float>();
   for (int64_t number = 0; number < packed.size(); ++number) {
     const Range depth = packed.block(number);
@@ -149,7 +149,7 @@ void multiply(const Product& product, int64_t depth) {
   const int64_t rows = product.a.panels(), columns = product.b.panels(), threads = at::get_num_threads();
   const int64_t blocks = at_least_one(kPackedElements / at_least_one(columns * kPanelElements));
   const int64_t pass = blocks * kDepthBlock;
-  const at::Tensor storage = scratch(columns * kWidePanel * std::min(pass, depth));
+  const at::Tensor storage = float_scratch(columns * kWidePanel * std::min(pass, depth));
   // Each thread packs its rows of A; where there are too few for all threads, all of them.
   const bool by_rows = rows >= 2 * threads || rows >= columns;
   const int64_t of_a_panel = kWidePanel * kWidePanel * (by_rows ? columns : rows) * std::min(pass, depth);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "launch/internal/host.h"
+#include "base/host_name.h"
 #include "launch/internal/process_state.h"
 #include "launch/stacks.h"
 
@@ -36,7 +36,7 @@ std::string state_in_a_word(const Sight& sight, pid_t pid) {
 }
 
 ControlMessage row_of(int64_t rank, pid_t pid, const Sight& sight) {
-  ControlMessage row = {{"rank", rank}, {"host", internal::host_name()}, {"pid", nullptr}};
+  ControlMessage row = {{"rank", rank}, {"host", host_name()}, {"pid", nullptr}};
   if (pid >= 0) row["pid"] = pid;
   row["state"] = state_in_a_word(sight, pid);
   if (!sight.is_open) return row;

@@ -19,9 +19,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "launch/internal/host.h"
 #include "launch/internal/number.h"
 #include "launch/internal/socket.h"
 
@@ -183,7 +183,7 @@ ControlServer::~ControlServer() {
 bool ControlServer::open() {
   const std::string folder = options_.folder();
   if (folder.empty()) return false;
-  socket_ = std::make_unique<Socket>(concat(folder, "/", kPrefix, options_.node, ".", internal::host_name()));
+  socket_ = std::make_unique<Socket>(concat(folder, "/", kPrefix, options_.node, ".", host_name()));
   return true;
 }
 
@@ -227,7 +227,7 @@ std::vector<ControlPlace> control_places(const std::string& folder) {
     const size_t start = std::strlen(kPrefix), dot = name.find('.', start);
     const auto node = dot == std::string::npos ? std::nullopt : parse_whole(name.substr(start, dot - start));
     const std::string host = dot == std::string::npos ? "" : name.substr(dot + 1);
-    if (node) places.push_back({*node, host, entry->path(), host == internal::host_name()});
+    if (node) places.push_back({*node, host, entry->path(), host == host_name()});
   }
   std::sort(places.begin(), places.end(), [](const ControlPlace& left, const ControlPlace& right) {
     return std::pair(left.node, left.host) < std::pair(right.node, right.host);

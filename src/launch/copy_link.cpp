@@ -29,8 +29,8 @@ using internal::Side;
 using internal::Transfer;
 
 constexpr std::string_view kGreeting = "espalier copies2";
-constexpr auto kTimeForProof = std::chrono::seconds(10), kTimeToConnect = std::chrono::seconds(10);
-constexpr int64_t kPieceBytes = 16 * kSnapshotBlockBytes;  // summed while a cache holds it
+constexpr auto kTimeForCopyProof = std::chrono::seconds(10), kTimeToConnect = std::chrono::seconds(10);
+constexpr int64_t kCopyPieceBytes = 16 * kSnapshotBlockBytes;  // summed while a cache holds it
 constexpr int64_t kMostHeadBytes = SnapshotSlots::kMostTextBytes + 1024;
 constexpr size_t kMostNameBytes = 1000;
 constexpr char kWhole = 'W', kWrongSum = 'S';
@@ -47,9 +47,10 @@ std::string key_of(const std::string& secret, const std::string& from, const std
 }
 
 // A socket that another thread may close.
-class Connection {
+class CopyConnection {
  public:
-  explicit Connection(double patience) : patience_(std::chrono::duration_cast<Clock::duration>(Seconds(patience))) {}
+  explicit CopyConnection(double patience)
+      : patience_(std::chrono::duration_cast<Clock::duration>(Seconds(patience))) {}
 
   void open(Descriptor socket) {
     const std::lock_guard lock(mutex_);
@@ -93,18 +94,18 @@ std::string size_text(size_t size) {
 }
 
 // `name`: of this end, and of the other.
-void prove_as_receiver(Connection& connection, const std::string& key, const std::string& name) {
+void prove_as_receiver(CopyConnection& connection, const std::string& key, const std::string& name) {
   internal::Nonces nonces{random_bytes(internal::kNonceBytes), {}};
   connection.send(concat(kGreeting, nonces.server, size_text(name.size()), name));
   std::string answer(internal::kNonceBytes + internal::kProofBytes, '\0');
-  connection.receive_until(answer.data(), answer.size(), Clock::now() + kTimeForProof);
+  connection.receive_until(answer.data(), answer.size(), Clock::now() + kTimeForCopyProof);
   nonces.client = answer.substr(0, internal::kNonceBytes);
   if (!equal_in_constant_time(answer.substr(internal::kNonceBytes), proof(key, Side::kClient, nonces)))
     throw Broken{"a process without the job's secret called, or another rank, or one of another run"};
   connection.send(proof(key, Side::kServer, nonces));
 }
 
-void prove_as_sender(Connection& connection, const std::string& key, const std::string& name) {
+void prove_as_sender(CopyConnection& connection, const std::string& key, const std::string& name) {
   const std::string hello = connection.receive(kGreeting.size() + internal::kNonceBytes + size_text(0).size());
   if (!hello.starts_with(kGreeting)) throw Broken{"another program listens there"};
   const int64_t size = MessageReader(hello.substr(kGreeting.size() + internal::kNonceBytes)).number();
@@ -172,7 +173,7 @@ class CopyLink::Receiver {
     bool is_proven = false;
     while (!stopping_ && !is_proven) {
       try {
-        Connection* const connection = accept();
+        CopyConnection* const connection = accept();
         if (connection == nullptr) continue;
         prove_as_receiver(*connection, key, name_);
         is_proven = true;
@@ -184,7 +185,7 @@ class CopyLink::Receiver {
     }
   }
 
-  Connection* accept() {
+  CopyConnection* accept() {
     pollfd entry = {listener_.get(), POLLIN, 0};
     poll(&entry, 1, -1);
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -197,7 +198,7 @@ class CopyLink::Receiver {
     return &*connection_;
   }
 
-  void receive_one(Connection& connection, SnapshotSlots& slots) {
+  void receive_one(CopyConnection& connection, SnapshotSlots& slots) {
     std::string size(8, '\0');
     connection.receive_until(size.data(), size.size(), Clock::time_point::max());
     const int64_t head_bytes = MessageReader(size).number();
@@ -214,10 +215,10 @@ class CopyLink::Receiver {
   }
 
   // Their checksum, as snapshot_checksum has it.
-  static uint64_t receive_data(Connection& connection, uint8_t* data, int64_t bytes) {
+  static uint64_t receive_data(CopyConnection& connection, uint8_t* data, int64_t bytes) {
     Hasher of_blocks;
-    for (int64_t begin = 0; begin < bytes; begin += kPieceBytes) {
-      const int64_t end = std::min(begin + kPieceBytes, bytes);
+    for (int64_t begin = 0; begin < bytes; begin += kCopyPieceBytes) {
+      const int64_t end = std::min(begin + kCopyPieceBytes, bytes);
       connection.receive(reinterpret_cast<char*>(data + begin), static_cast<size_t>(end - begin));
       for (int64_t block = begin; block < end; block += kSnapshotBlockBytes) {
         const uint64_t sum = hash64(data + block, static_cast<size_t>(std::min(kSnapshotBlockBytes, end - block)));
@@ -232,7 +233,7 @@ class CopyLink::Receiver {
   const Descriptor listener_;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
-  std::optional<Connection> connection_;
+  std::optional<CopyConnection> connection_;
   std::thread thread_;
 };
 
@@ -325,16 +326,16 @@ class CopyLink::Sender {
   bool send_one() {
     const std::string text = to_text(head_, kept_step_);
     connection_.send(size_text(text.size()) + text);
-    for (int64_t begin = 0; begin < head_.bytes; begin += kPieceBytes)
+    for (int64_t begin = 0; begin < head_.bytes; begin += kCopyPieceBytes)
       connection_.send({reinterpret_cast<const char*>(data_ + begin),
-                        static_cast<size_t>(std::min(kPieceBytes, head_.bytes - begin))});
+                        static_cast<size_t>(std::min(kCopyPieceBytes, head_.bytes - begin))});
     const char answer = connection_.receive(1)[0];
     if (answer != kWhole && answer != kWrongSum) throw Broken{"an answer that nobody understands"};
     return answer == kWhole;
   }
 
   const std::string key_, address_, name_;  // of the other end
-  Connection connection_;
+  CopyConnection connection_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool stopping_ = false;

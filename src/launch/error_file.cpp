@@ -14,15 +14,15 @@ namespace espalier::launch {
 namespace {
 
 using Json = nlohmann::json;
-using Time = std::chrono::system_clock::time_point;
+using FileTime = std::chrono::system_clock::time_point;
 
 // The format has whole seconds; the file's own time of modification is finer.
-Time time_of(const std::filesystem::path& path) {
+FileTime time_of(const std::filesystem::path& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) return std::chrono::system_clock::now();
   const auto since_epoch =
       std::chrono::seconds(status.st_mtim.tv_sec) + std::chrono::nanoseconds(status.st_mtim.tv_nsec);
-  return Time(std::chrono::duration_cast<Time::duration>(since_epoch));
+  return FileTime(std::chrono::duration_cast<FileTime::duration>(since_epoch));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/format.h"
-#include "launch/internal/host.h"
+#include "base/host_name.h"
 #include "launch/internal/rank_list.h"
 
 namespace espalier::launch {
@@ -85,8 +85,8 @@ std::string waiters_in_words(const std::vector<RankSight>& ranks, const std::vec
 }
 
 std::string in_words(const RankSight& rank) {
-  return concat("rank ", rank.rank, " (process ", rank.pid, " on ", internal::host_name(), ") ", state_in_words(rank),
-                " ", place_in_words(rank.sight), ", for ", format_printf("%.1f", rank.seconds_still), " s");
+  return concat("rank ", rank.rank, " (process ", rank.pid, " on ", host_name(), ") ", state_in_words(rank), " ",
+                place_in_words(rank.sight), ", for ", format_printf("%.1f", rank.seconds_still), " s");
 }
 
 std::vector<size_t> least_advanced(const std::vector<RankSight>& ranks) {

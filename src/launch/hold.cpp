@@ -29,7 +29,7 @@ using internal::Transfer;
 
 constexpr char kOffered = 'o', kHeld = 'h';
 constexpr auto kTimeToTell = std::chrono::seconds(5);
-constexpr int64_t kMostBytes = int64_t{16} << 20;  // of an environment
+constexpr int64_t kMostEnvironmentBytes = int64_t{16} << 20;
 
 // Of this process.
 int descriptor = -1;
@@ -116,7 +116,7 @@ bool wait_for_next_start() {
   const std::string size_text = receive(8);
   if (size_text.empty()) return false;
   const int64_t size = MessageReader(size_text).number();
-  if (size < 0 || size > kMostBytes) return false;
+  if (size < 0 || size > kMostEnvironmentBytes) return false;
   const std::string text = receive(static_cast<size_t>(size));
   MessageReader message(text);
   const std::vector<std::string> list = message.list();

@@ -14,11 +14,11 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "launch/environment.h"
 #include "launch/error_file.h"
-#include "launch/internal/host.h"
 #include "launch/internal/local_ranks.h"
 #include "launch/internal/report_file.h"
 #include "launch/internal/round_files.h"
@@ -64,7 +64,7 @@ class RealSurroundings : public Surroundings {
 Node this_node(const LaunchOptions& options) {
   Node node;
   node.address = options.local_address;
-  if (node.address.empty()) node.address = options.is_single_node() ? "127.0.0.1" : internal::full_host_name();
+  if (node.address.empty()) node.address = options.is_single_node() ? "127.0.0.1" : full_host_name();
   node.pid = getpid();
   node.id = concat(node.address, "-", node.pid, "-", hex_digits(random_bytes(4)));
   node.node_rank = options.node_rank;

@@ -19,6 +19,7 @@
 #include "launch/environment.h"
 #include "launch/rendezvous_server.h"
 #include "launch/secret.h"
+#include "tests/support/long_version.h"
 
 namespace espalier::launch {
 namespace {
@@ -305,7 +306,7 @@ TEST_F(Launcher, ALateThirdSignalAsksAgain) {
 
 TEST_F(Launcher, OurRanksMaySaveLongerThanTheTimeAfterAFailure) {
   // The shell stands for training: it ends by itself, 32 seconds after it is told to, two more than a failure leaves.
-  if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes half a minute: scripts/test --all";
+  if (!test::long_version()) GTEST_SKIP() << "takes half a minute: scripts/test --all";
   Launched launched(folder_, "l",
                     {"--nproc-per-node=1", "bash", "-c",
                      "trap 'sleep 32; echo saved > $FOLDER/saved; exit 0' TERM; echo > $FOLDER/ready; while true; do "

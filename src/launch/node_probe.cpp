@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "base/thread_pool.h"
-#include "launch/internal/host.h"
 #include "launch/internal/socket.h"
 #include "launch/rendezvous_client.h"
 #include "launch/rendezvous_server.h"
@@ -33,7 +33,7 @@ using internal::Transfer;
 constexpr auto kProbePatience = std::chrono::seconds(120);
 constexpr size_t kTokenSize = 64;
 constexpr int64_t kSentBytes = int64_t{64} << 20;
-constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kProbePieceBytes = size_t{1} << 20;
 constexpr int kPings = 50;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -115,11 +115,11 @@ class Responder {
     if (internal::receive_all(socket, token, kTokenSize, Clock::now() + std::chrono::seconds(10)) != Transfer::kDone ||
         std::string_view(token, kTokenSize) != token_)
       return;
-    std::vector<char> piece(kPieceBytes);
+    std::vector<char> piece(kProbePieceBytes);
     while (internal::receive_all(socket, &command, 1, deadline) == Transfer::kDone) {
       if (command == 'b')
-        for (int64_t got = 0; got < kSentBytes; got += static_cast<int64_t>(kPieceBytes))
-          if (internal::receive_all(socket, piece.data(), kPieceBytes, deadline) != Transfer::kDone) return;
+        for (int64_t got = 0; got < kSentBytes; got += static_cast<int64_t>(kProbePieceBytes))
+          if (internal::receive_all(socket, piece.data(), kProbePieceBytes, deadline) != Transfer::kDone) return;
       const double now = wall_seconds();
       if (internal::send_all(socket, {reinterpret_cast<const char*>(&now), sizeof now}, deadline) != Transfer::kDone)
         return;
@@ -162,10 +162,10 @@ class Asker {
     return best;
   }
   double bytes_per_second() {
-    const std::string piece(kPieceBytes, 'x');
+    const std::string piece(kProbePieceBytes, 'x');
     const auto begin = Clock::now();
     send("b");
-    for (int64_t sent = 0; sent < kSentBytes; sent += static_cast<int64_t>(kPieceBytes)) send(piece);
+    for (int64_t sent = 0; sent < kSentBytes; sent += static_cast<int64_t>(kProbePieceBytes)) send(piece);
     receive();
     return static_cast<double>(kSentBytes) / seconds_since(begin);
   }
@@ -245,7 +245,7 @@ std::vector<NodeReport> probe_nodes(const RankEnvironment& place, const std::vec
   const std::string token = store.get("node_probe/token", kProbePatience);
   ESPALIER_CHECK(token.size() == kTokenSize, token.size());
   Responder responder(token);
-  const std::string host = internal::full_host_name();
+  const std::string host = full_host_name();
   store.set(key("place", place.rank), concat(place.one_machine ? "127.0.0.1" : host, ":", responder.port()));
   const auto meet = [&](const char* what) {
     store.set(key(what, place.rank), "1");
@@ -254,7 +254,7 @@ std::vector<NodeReport> probe_nodes(const RankEnvironment& place, const std::vec
     store.wait(all, kProbePatience);
   };
 
-  NodeReport report{.rank = place.rank, .host = internal::host_name(), .num_cores = num_usable_cores()};
+  NodeReport report{.rank = place.rank, .host = host_name(), .num_cores = num_usable_cores()};
   report.free_memory_bytes = available_memory();
   report.gpus = list_gpus();
   report.free_disk_bytes = 1e30;

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "base/log.h"
-#include "launch/internal/host.h"
 #include "launch/internal/number.h"
 #include "launch/internal/process_state.h"
 #include "launch/internal/rank_list.h"
@@ -248,8 +248,8 @@ std::string stacks_summary(const std::vector<RankStacks>& ranks) {
 std::string write_stacks(const std::string& folder, const std::string& reason, const std::vector<RankStacks>& ranks) {
   return internal::write_report(
       folder, "stacks",
-      concat("stacks of the ranks on ", internal::host_name(), ", ", internal::utc_now("%Y-%m-%d %H:%M:%S UTC"), ": ",
-             reason, "\n\n", stacks_text(ranks)));
+      concat("stacks of the ranks on ", host_name(), ", ", internal::utc_now("%Y-%m-%d %H:%M:%S UTC"), ": ", reason,
+             "\n\n", stacks_text(ranks)));
 }
 
 }  // namespace espalier::launch

@@ -27,7 +27,7 @@ namespace espalier::launch {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kFile = "steps.json";
@@ -40,10 +40,10 @@ std::string line_of(const std::vector<std::string>& command) {
 }
 
 // {"STEP": {"key", "done", "seconds", "command"}}; empty where there is none yet.
-Json read_record(const fs::path& folder) {
+OrderedJson read_record(const fs::path& folder) {
   const fs::path file = folder / kFile;
-  if (!fs::exists(file)) return Json::object();
-  Json record = parse_json<Json>(read_file(file), file.string());
+  if (!fs::exists(file)) return OrderedJson::object();
+  OrderedJson record = parse_json<OrderedJson>(read_file(file), file.string());
   for (const auto& [name, step] : record.items())
     if (!step.is_object() || !step.contains("key") || !step["key"].is_string() || !step.contains("done") ||
         !step["done"].is_boolean() || !step.contains("seconds") || !step["seconds"].is_number())
@@ -53,10 +53,10 @@ Json read_record(const fs::path& folder) {
   return record;
 }
 
-void remember(const fs::path& folder, Json& record, const CommandStep& step, const StepState& state, bool done) {
+void remember(const fs::path& folder, OrderedJson& record, const CommandStep& step, const StepState& state, bool done) {
   record[step.name] = {
       {"key", state.key}, {"done", done}, {"seconds", state.seconds}, {"command", line_of(step.command)}};
-  write_file_atomically(folder / kFile, record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(folder / kFile, record.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 bool all_exist(const std::vector<fs::path>& outputs) {
@@ -119,7 +119,7 @@ struct Runner {
   const fs::path& folder;
   const std::vector<CommandStep>& steps;
   std::vector<StepState> states;
-  Json record;
+  OrderedJson record;
   StopSignals signals;
 
   // False after a signal.
@@ -169,7 +169,7 @@ struct Runner {
 
 std::vector<StepState> states_of(const fs::path& folder, const std::vector<CommandStep>& steps,
                                  std::vector<std::string>& problems) {
-  const Json record = read_record(folder);
+  const OrderedJson record = read_record(folder);
   std::vector<StepState> states;
   std::map<std::string, std::string> keys;
   for (const CommandStep& step : steps) {

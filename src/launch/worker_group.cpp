@@ -19,9 +19,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "launch/error_file.h"
-#include "launch/internal/host.h"
 #include "launch/internal/number.h"
 #include "launch/internal/oom_kills.h"
 #include "launch/internal/process_state.h"
@@ -188,7 +188,7 @@ void WorkerGroup::note_end(size_t index, pid_t pid, int status) {
   const Worker& worker = workers_[index];
   Failure failure;
   failure.rank = worker.rank, failure.local_rank = worker.local_rank;
-  failure.host = internal::host_name();
+  failure.host = host_name();
   failure.pid = pid;
   failure.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   failure.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;

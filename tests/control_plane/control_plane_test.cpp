@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "tests/control_plane/cluster.h"
+#include "tests/support/long_version.h"
 
 namespace espalier::control_plane {
 namespace {
@@ -75,7 +76,7 @@ TEST_F(ControlPlane, ASeedRepeatsExactly) {
 // 1,250 machines of 8 ranks, of which one is killed and one is stopped, and a launcher with its machine: the others go
 // on without it.
 TEST_F(ControlPlane, TenThousandRanksLoseTwoAndAMachine) {
-  if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes a minute: scripts/test --all";
+  if (!test::long_version()) GTEST_SKIP() << "takes a minute: scripts/test --all";
   Scenario scenario;
   scenario.num_machines = 1250;
   scenario.options.rendezvous = launch::Rendezvous::kC10d;

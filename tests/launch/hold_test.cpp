@@ -120,7 +120,7 @@ class HeldRanksOf : public HeldRanks, public testing::WithParamInterface<Case> {
 
 TEST_P(HeldRanksOf, KeepTheirProcessesWhenOthersAreKilledAtRandom) {
   const auto& [name, flags, num_ranks] = GetParam();
-  const int kills = num_kills(4, 30);
+  const int kills = in_suite_or_all(2, 30);
   start(num_ranks, 100 * (kills + 1), flags);  // a step may take 2 ms
   const uint32_t seed = std::random_device{}();
   const testing::ScopedTrace trace(__FILE__, __LINE__, concat("seed ", seed));
@@ -143,20 +143,27 @@ TEST_P(HeldRanksOf, KeepTheirProcessesWhenOthersAreKilledAtRandom) {
   expect_ends_as_if_left_alone();
 }
 
-INSTANTIATE_TEST_SUITE_P(, HeldRanksOf,
-                         testing::Values(Case{"Replicas", "--bf16 --zero-stage 0", 2},
-                                         Case{"Zero1", "--bf16 --use-distributed-optimizer", 2},
-                                         Case{"Tensor2", "--num-attention-heads 4 --tensor-model-parallel-size 2", 2},
-                                         Case{"Pipeline2", "--pipeline-model-parallel-size 2 --fp16", 2},
-                                         Case{"Tensor2Replicas2",
-                                              "--num-attention-heads 4 --tensor-model-parallel-size 2 --zero-stage 0",
-                                              4},
-                                         Case{"Gloo", "--bf16 --distributed-backend gloo", 2}),
+// In the suite those that hold what the others do as well.
+std::vector<Case> cases() {
+  std::vector<Case> found = {
+      {"Zero1", "--bf16 --use-distributed-optimizer", 2},
+      {"Pipeline2", "--pipeline-model-parallel-size 2 --fp16", 2},
+      {"Tensor2Replicas2", "--num-attention-heads 4 --tensor-model-parallel-size 2 --zero-stage 0", 4},
+      {"Gloo", "--bf16 --distributed-backend gloo", 2},
+  };
+  if (long_version()) {
+    found.push_back({"Replicas", "--bf16 --zero-stage 0", 2});
+    found.push_back({"Tensor2", "--num-attention-heads 4 --tensor-model-parallel-size 2", 2});
+  }
+  return found;
+}
+
+INSTANTIATE_TEST_SUITE_P(, HeldRanksOf, testing::ValuesIn(cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // Whatever it does: start, load, evaluate, save, exit.
 TEST_F(HeldRanks, AreKilledWhateverTheyDo) {
-  const int kills = num_kills(8, 60);
+  const int kills = in_suite_or_all(6, 60);
   start(2, 50 * (kills + 1), "--bf16 --save-interval 3 --eval-interval 4 --eval-iters 3 --split 80,20,0");
   const uint32_t seed = std::random_device{}();
   const testing::ScopedTrace trace(__FILE__, __LINE__, concat("seed ", seed));
@@ -222,7 +229,7 @@ TEST_F(HeldRanks, OneThatStandsStillIsStartedAgainAsWell) {
 
 // A step takes much longer than a rank has to leave, and there is no exchange before its end.
 TEST_F(HeldRanks, LeaveALongStepAtTheNextMicroBatch) {
-  if (num_kills(0, 1) == 0) GTEST_SKIP() << "takes a minute: --all";
+  if (!long_version()) GTEST_SKIP() << "takes a minute: --all";
   start(2, 2, "--bf16 --global-batch-size 16384 --train-samples 32768 --lr-decay-samples 32768");
   const Ranks before = train_on(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -390,8 +397,8 @@ class HeldRanksOverMany : public HeldRanks, public testing::WithParamInterface<c
 
 // Of two ranks the second is killed again and again; the first is one process from the beginning to the end.
 TEST_P(HeldRanksOverMany, StartsKeepNothingOfThoseBefore) {
-  if (num_kills(0, 1) == 0 && GetParam() == std::string("gloo")) GTEST_SKIP() << "takes a minute: --all";
-  const int kills = num_kills(12, 20);
+  if (!long_version() && GetParam() == std::string("gloo")) GTEST_SKIP() << "takes a minute: --all";
+  const int kills = in_suite_or_all(9, 20);
   start(2, 60 * (kills + 2),
         concat("--bf16 --hidden-size 192 --use-distributed-optimizer --save-interval 50 --distributed-backend ",
                GetParam()));

@@ -70,7 +70,7 @@ TEST_F(Injected, ARankThatIsRefusedMemorySaysSo) {
 
 // Each write and sync of a checkpoint takes a long time: neither a hang nor a failure, and training goes on meanwhile.
 TEST_F(Injected, ASlowDiskIsNoHangAndTrainingGoesOn) {
-  if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes a minute: --all";
+  if (!long_version()) GTEST_SKIP() << "takes a minute: --all";
   const Words more = {"--train-samples", "1600", "--lr-decay-samples", "1600", "--save-interval", "100"};
   const Shell fast = shell(folder_, "espalier launch --nproc-per-node 2" + command_line(training("fast", more)));
   ASSERT_EQ(fast.exit_code, 0) << fast.errors;

@@ -17,6 +17,7 @@
 #include "base/format.h"
 #include "base/shell.h"
 #include "tests/e2e/run_files.h"
+#include "tests/support/long_version.h"
 
 namespace espalier::test {
 
@@ -88,8 +89,5 @@ inline Words unsaved_run(const TemporaryFolder& folder, const std::string& save,
                              " --num-threads 1 --eval-iters 0 --save-interval 1000000 ", more)) +
          Words{"--save", folder / save, "--load", folder / save};
 }
-
-// How often something random is tried: in the suite, and with scripts/test --all.
-inline int num_kills(int in_suite, int all) { return std::getenv("ESPALIER_TEST_ALL") != nullptr ? all : in_suite; }
 
 }  // namespace espalier::test

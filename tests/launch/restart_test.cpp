@@ -134,7 +134,7 @@ class RandomKills {
 
 TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
   const TemporaryFolder folder;
-  RandomKills run(folder, num_kills(10, 50), {"--save-interval", "3"});
+  RandomKills run(folder, in_suite_or_all(6, 50), {"--save-interval", "3"});
   ASSERT_NO_FATAL_FAILURE(run.let_alone());
   ASSERT_NO_FATAL_FAILURE(run.kill_ranks([](const std::string&) {}));
   EXPECT_LT(run.slowest_seconds(), 10);
@@ -145,7 +145,8 @@ TEST(Restart, ARunWhoseRanksAreKilledEndsWithTheSameBits) {
 // Nothing is on disk before the end: without the copies in memory each restart would begin at step 0.
 TEST(Restart, FromMemoryARunWhoseRanksAreKilledLosesAStepAtMostEachTime) {
   const TemporaryFolder folder;
-  RandomKills run(folder, num_kills(100, 1000), {"--save-interval", "100000", "--non-persistent-save-interval", "1"});
+  RandomKills run(folder, in_suite_or_all(40, 1000),
+                  {"--save-interval", "100000", "--non-persistent-save-interval", "1"});
   ASSERT_NO_FATAL_FAILURE(run.let_alone());
   const std::string mark = "going on from the copy of the state at iteration ";
   int64_t made = 0, most_lost = 0;
@@ -272,8 +273,10 @@ TEST_P(FromAnotherFolder, ARunGoesOnInItsOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Restart, FromAnotherFolder,
-                         testing::Values("", "--ckpt-step 2", "--finetune", "--no-load-optim",
-                                         "--non-persistent-save-interval 1 --finetune"));
+                         testing::ValuesIn(in_suite_or_all<std::vector<std::string>>(
+                             {"", "--ckpt-step 2", "--non-persistent-save-interval 1 --finetune"},
+                             {"", "--ckpt-step 2", "--finetune", "--no-load-optim",
+                              "--non-persistent-save-interval 1 --finetune"})));
 
 // A finetuning that finds nothing in its folder draws its weights; what it saves there afterwards is its own.
 TEST(Restart, AFinetuningInOneFolderGoesOnAfterAFault) {

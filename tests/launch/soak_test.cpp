@@ -8,7 +8,7 @@ namespace soak_test {
 
 TEST(Soak, FaultsOfEveryKindCostTimeAndNothingElse) {
   const TemporaryFolder folder;
-  const bool is_long = std::getenv("ESPALIER_TEST_ALL") != nullptr;
+  const bool is_long = long_version();
   const Shell run = shell(folder, concat("ESPALIER=", ESPALIER_PROGRAM, " scripts/soak ",
                                          is_long ? "--minutes 10 --every 60" : "--minutes 0.1 --every 0"));
   EXPECT_EQ(run.exit_code, 0) << run.output << run.errors;

@@ -61,7 +61,7 @@ class ToldToEnd : public testing::Test {
 
 // Busy ranks of which nothing is known yet, that would be left alone as long as nobody wants the run to end.
 TEST_F(ToldToEnd, ABusyRankIsNamedAndEndedWithinTheBound) {
-  if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes two minutes: --all";
+  if (!long_version()) GTEST_SKIP() << "takes two minutes: --all";
   const std::string kill_switch = folder_ / "end";
   auto by_time = launch("exit duration", {"--exit-duration-in-mins", "1"});
   const auto time_rank = hang(*by_time, 0, RunPhase::kLoad, Hang::kBusy);
@@ -108,7 +108,7 @@ TEST_F(ToldToEnd, AStoppedRankIsNamedAndEnded) {
 
 // Which is somebody's wish as long as nobody wants the run to end.
 TEST_F(ToldToEnd, AllRanksThatAreStoppedAreEndedToo) {
-  if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes a minute: --all";
+  if (!long_version()) GTEST_SKIP() << "takes a minute: --all";
   const std::string kill_switch = folder_ / "end";
   auto all = launch("all stopped", {"--kill-switch-path", kill_switch});
   const auto first = hang(*all, 0, RunPhase::kTrain, Hang::kStop),

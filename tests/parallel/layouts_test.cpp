@@ -3,12 +3,12 @@
 // ESPALIER_TEST_ALL=1 (scripts/test --all) takes every layout of at most 8 processes instead of the list.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <set>
 
 #include "families/gpt/config.h"
 #include "tests/parallel/layout_list.h"
 #include "tests/parallel/parity_runs.h"
+#include "tests/support/long_version.h"
 
 namespace espalier::test {
 namespace {
@@ -121,7 +121,7 @@ TEST(LayoutList, HoldsEveryPairOfChoicesThatCanStandTogether) {
 TEST_F(Layouts, TrainTheSameModelAsOneProcess) {
   const train::ParityRun one = run({});
   ASSERT_EQ(one.losses.size(), static_cast<size_t>(kParitySteps));
-  const bool all = std::getenv("ESPALIER_TEST_ALL") != nullptr;
+  const bool all = long_version();
   for (const Combination& combination : all ? all_combinations() : listed_combinations())
     expect_same_training(to_string(combination.layout), run(combination), one);
 }

@@ -10,6 +10,7 @@
 #include "models/gpt/plain_gpt_test.h"
 #include "optim/optimizer.h"
 #include "pipeline/runner.h"
+#include "tests/support/long_version.h"
 
 namespace espalier::test {
 namespace mup_test {
@@ -106,7 +107,7 @@ std::vector<double> slopes(Rule rule, const std::vector<int64_t>& widths, uint64
 }
 
 TEST(Mup, ActivationsHaveTheSameSizeAtEveryWidth) {
-  const std::vector<int64_t> widths = {128, 256, 512, 1024};
+  const auto widths = in_suite_or_all<std::vector<int64_t>>({128, 256, 512}, {128, 256, 512, 1024});
   const std::vector<double> with = slopes(Rule::kMup, widths, 2), without = slopes(Rule::kStandard, widths, 2);
   for (size_t i = 0; i < with.size(); ++i) {
     const bool is_logits = i + 1 == with.size();
@@ -120,6 +121,7 @@ TEST(Mup, ActivationsHaveTheSameSizeAtEveryWidth) {
 // Without that random part, where it is largest to see: an output layer of its own that begins as zeros. What is left
 // of a slope is of the narrowest model, whose 128 random numbers for each of 64 words are not quite orthogonal.
 TEST(Mup, LogitsDoOnceTheirRandomPartIsGone) {
+  if (!long_version()) GTEST_SKIP() << "takes half a minute: scripts/test --all";
   const std::vector<double> all = slopes(Rule::kMupWithOutputOfZeros, {128, 256, 512, 1024}, 2),
                             wide = slopes(Rule::kMupWithOutputOfZeros, {256, 512, 1024}, 4);
   std::printf("logits: slope %.3f, from 256 on %.3f\n", all.back(), wide.back());

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "plan/layout.h"
 #include "store/run_folder.h"
 #include "tests/e2e/run_fixture.h"
+#include "tests/support/long_version.h"
 #include "train/run.h"
 
 namespace espalier::test {
@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryState,
 using RandomKills = InMemory;
 
 TEST_F(RandomKills, CostAStepAtMostEachAndChangeNoBit) {
-  const int kills = std::getenv("ESPALIER_TEST_ALL") != nullptr ? 1000 : 100;
+  const int kills = in_suite_or_all(50, 1000);
   const std::string flags = "--global-batch-size 2 --train-samples 200000 --lr-decay-style constant --bf16 ";
   const std::string kept = flags + "--non-persistent-save-interval 1";
   const launch::SnapshotMemory memory(2);

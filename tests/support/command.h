@@ -8,7 +8,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -23,6 +26,24 @@ struct Outcome {
   double seconds = 0;
 };
 
+// What commands have left in their folders, until this process ends.
+struct MadeFiles {
+  struct Files {
+    fs::path folder;
+    Outcome outcome;
+  };
+  MadeFiles() = default;
+  ~MadeFiles() {
+    std::error_code ignored;
+    fs::remove_all(root, ignored);
+  }
+  MadeFiles(const MadeFiles&) = delete;
+  MadeFiles& operator=(const MadeFiles&) = delete;
+
+  const fs::path root = fs::temp_directory_path() / concat("espalier_command_test_", ::getpid(), "_made");
+  std::map<std::string, Files> by_command;
+};
+
 class Command : public testing::Test {
  protected:
   void SetUp() override {
@@ -33,7 +54,7 @@ class Command : public testing::Test {
 
   // Runs `command` by bash in an empty folder, with the programs in front of PATH.
   Outcome bash(const std::string& command) const {
-    write_file_atomically(folder_ / "script", command + "\n");
+    std::ofstream(folder_ / "script") << command << "\n";
     const std::string programs = fs::path(ESPALIER_PROGRAM).parent_path();
     const std::string line =
         concat("cd ", (folder_ / "work").string(), " && PATH=", programs, ":$PATH bash ", (folder_ / "script").string(),
@@ -42,6 +63,25 @@ class Command : public testing::Test {
     const int status = std::system(line.c_str());
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err"), seconds};
+  }
+  // As bash(), of what several tests begin with: what succeeds is done once in this process, and its files are copied
+  // for every later test that gives the same command.
+  Outcome made_once(const std::string& command) const {
+    static MadeFiles made;
+    const auto copy = [](const fs::path& from, const fs::path& to) {
+      EXPECT_EQ(std::system(concat("cp -a ", from.string(), "/. ", to.string()).c_str()), 0) << from;
+    };
+    if (const auto found = made.by_command.find(command); found != made.by_command.end()) {
+      copy(found->second.folder, folder_ / "work");
+      return found->second.outcome;
+    }
+    const Outcome outcome = bash(command);
+    if (outcome.exit_code != 0) return outcome;
+    const fs::path kept = made.root / std::to_string(made.by_command.size());
+    fs::create_directories(kept);
+    copy(folder_ / "work", kept);
+    made.by_command[command] = {kept, outcome};
+    return outcome;
   }
   std::string root() const { return fs::current_path(); }
   // Options of `train gpt`: 20 documents of OpenWebText and their tokenizer.

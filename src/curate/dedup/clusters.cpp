@@ -22,8 +22,7 @@ std::filesystem::path Clusters::members_file() const { return folder_ / "members
 // Not mapped: all of it would be in memory.
 template <class Take>
 void Clusters::for_each_member(Take take) const {
-  constexpr size_t kBuffered = 16384;
-  RecordRun<ClusterMember> run(members_file(), kBuffered);
+  RecordRun<ClusterMember> run(members_file(), kBufferedRecords);
   for (ClusterMember member; run.next(member);) take(member);
 }
 

@@ -83,7 +83,6 @@ struct ExactDrop {
 };
 
 constexpr const char* kDrops = "drops";
-constexpr size_t kBuffered = 16384;  // records
 
 // Compares the hashes of its part.
 class ExactPart : public PassPart {
@@ -171,7 +170,7 @@ class ExactPass : public Pass {
     RecordSorter<ExactDrop> drops(space.folder, "sorted", space.memory_bytes);
     nlohmann::ordered_json sums = {{"compared", 0}, {"distinct", 0}, {"duplicates", 0}};
     for (const std::filesystem::path& part : parts) {
-      RecordRun<ExactDrop> run(part / kDrops, kBuffered);
+      RecordRun<ExactDrop> run(part / kDrops, kBufferedRecords);
       for (ExactDrop drop; run.next(drop);) drops.add(drop);
       const nlohmann::ordered_json counts = read_facts(part);
       for (auto& [name, sum] : sums.items()) sum = sum.get<int64_t>() + counts.at(name).get<int64_t>();

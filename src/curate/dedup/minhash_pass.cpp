@@ -83,7 +83,6 @@ struct NodePair {
   uint64_t a, b;
 };
 constexpr const char* kPairs = "pairs";
-constexpr size_t kBuffered = 16384;  // records
 
 // Pairs of candidates from the bands of its part.
 class CandidatesPart : public PassPart {
@@ -209,7 +208,7 @@ class MinHashPass : public Pass {
     Clusters clusters(space.folder, space.memory_bytes);
     int64_t num_without_shingles = 0;
     for (const std::filesystem::path& part : parts) {
-      RecordRun<NodePair> pairs(part / kPairs, kBuffered);
+      RecordRun<NodePair> pairs(part / kPairs, kBufferedRecords);
       for (NodePair pair; pairs.next(pair);) clusters.join(pair.a, pair.b);
       num_without_shingles += read_facts(part).at("without_shingles").get<int64_t>();
     }

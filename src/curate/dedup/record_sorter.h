@@ -23,6 +23,8 @@
 
 namespace espalier::curate {
 
+inline constexpr size_t kBufferedRecords = 16384;  // of a run that is read alone
+
 // A sorted run on disk, read front to back through a buffer.
 template <class Record>
 class RecordRun {

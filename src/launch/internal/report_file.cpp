@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/host_name.h"
 #include "base/log.h"
-#include "launch/internal/host.h"
 
 namespace espalier::launch::internal {
 

@@ -18,8 +18,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "base/log.h"
-#include "launch/internal/host.h"
 
 namespace espalier::launch::internal {
 namespace {

@@ -13,7 +13,7 @@ namespace {
 using internal::BarKind;
 using internal::SvgPicture;
 
-constexpr double kLeft = 400;
+constexpr double kBarsLeft = 400;
 
 constexpr std::array<BarKind, 8> kTime = {{{"m", "#4c78a8", "matrix products"},
                                            {"a", "#72b7b2", "attention"},
@@ -42,7 +42,7 @@ void draw_times(const SearchResult& result, SvgPicture& picture) {
   picture.heading("Seconds of a step, predicted, on the busiest stage");
   for (const SearchChoice& choice : result.best) {
     picture.row_name(concat(to_string(choice.point), ", data ", choice.data));
-    double x = kLeft;
+    double x = kBarsLeft;
     const auto seconds = seconds_of(choice.step.parts);
     for (size_t kind = 0; kind < seconds.size(); ++kind) {
       picture.bar(kTime[kind].css, x, seconds[kind] * scale);
@@ -62,18 +62,18 @@ void draw_memory(const SearchResult& result, const SearchSpace& space, SvgPictur
   const double top = picture.y();
   for (const SearchChoice& choice : result.best) {
     picture.row_name(concat(to_string(choice.point), ", data ", choice.data));
-    picture.bar(kMemory.css, kLeft, choice.peak_bytes * scale);
-    picture.text(kLeft + choice.peak_bytes * scale + 6, format_bytes(choice.peak_bytes));
+    picture.bar(kMemory.css, kBarsLeft, choice.peak_bytes * scale);
+    picture.text(kBarsLeft + choice.peak_bytes * scale + 6, format_bytes(choice.peak_bytes));
     picture.end_row();
   }
-  picture.mark(kLeft + space.memory_bytes * scale, top);
+  picture.mark(kBarsLeft + space.memory_bytes * scale, top);
   picture.legend(std::span(&kMemory, 1));
 }
 
 }  // namespace
 
 std::string to_svg(const SearchResult& result, const SearchSpace& space) {
-  SvgPicture picture(kLeft);
+  SvgPicture picture(kBarsLeft);
   picture.heading(concat(result.num_tried, " ways to use ", space.num_devices, " devices: ", result.num_fitting, " fit",
                          result.best.empty() ? "" : concat("; the fastest ", result.best.size(), " of them")));
   if (!result.best.empty()) {

@@ -1,11 +1,11 @@
-#include "launch/internal/host.h"
+#include "base/host_name.h"
 
 #include <netdb.h>
 #include <unistd.h>
 
 #include <memory>
 
-namespace espalier::launch::internal {
+namespace espalier {
 
 std::string host_name() {
   char name[256] = {};
@@ -25,4 +25,4 @@ std::string full_host_name() {
   return full.find('.') == std::string::npos || full == "localhost.localdomain" ? name : full;
 }
 
-}  // namespace espalier::launch::internal
+}  // namespace espalier

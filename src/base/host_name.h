@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace espalier::launch::internal {
+namespace espalier {
 
 std::string host_name();       // as the kernel has it
 std::string full_host_name();  // with the domain, where the resolver knows one (Python's socket.getfqdn)
 
-}  // namespace espalier::launch::internal
+}  // namespace espalier
