@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
 #include <map>
 #include <random>
 
@@ -15,6 +14,7 @@
 #include "curate/source_check.h"
 #include "data/line_reader.h"
 #include "data/parquet.h"
+#include "tests/support/long_version.h"
 
 namespace espalier::curate {
 namespace {
@@ -44,12 +44,12 @@ void make(const std::string& recipe_file, int64_t workers) {
   make_mix(recipe);
 }
 
-// Twelve megabytes of lines in two files, some malformed, some short; "kind" names three groups.
+// Eight megabytes of lines in two files, some malformed, some short; "kind" names three groups.
 std::string write_corpus(const TestFolder& folder) {
   std::mt19937 draw(7);
   for (const std::string name : {"a", "b"}) {
     std::string text;
-    for (int line = 0; line < 3000; ++line) {
+    for (int line = 0; line < 2000; ++line) {
       if (line % 101 == 7) text += "broken\n";
       const std::string words(draw() % 4000, static_cast<char>('a' + draw() % 26));
       text += concat("{\"kind\": \"k", draw() % 3, "\", \"text\": \"", words, " me@mail.org\"}\n");
@@ -58,7 +58,7 @@ std::string write_corpus(const TestFolder& folder) {
   }
   const std::string recipe =
       concat("[output]\nfolder = \"", folder / "mix", "\"\nby = \"kind\"\ncompression = \"zst\"\n",
-             "[run]\nshard = \"1MiB\"\n[[source]]\nname = \"s\"\nfiles = [\"", folder / "*.jsonl",
+             "[run]\nshard = \"512KiB\"\n[[source]]\nname = \"s\"\nfiles = [\"", folder / "*.jsonl",
              "\"]\nmetadata = { licence = \"CC0\" }\n[[step]]\nname = \"length\"\nleast = 100\n",
              "[[step]]\nname = \"pii\"\n");
   write_text(folder / "r.toml", recipe);
@@ -73,7 +73,7 @@ TEST(CurateMix, IsTheSameForAnyNumberOfWorkersAndKills) {
   EXPECT_TRUE(whole.contains("k0.jsonl.zst") && whole.contains("k2.jsonl.zst") && whole.contains("report.md"));
   EXPECT_GT(whole.size(), 8u);
   std::mt19937 draw(11);
-  for (int attempt = 0; attempt < 4; ++attempt) {
+  for (int attempt = 0; attempt < espalier::test::in_suite_or_all(2, 4); ++attempt) {
     std::filesystem::remove_all(folder / "mix");
     for (int kill = 0; kill < 6; ++kill) {
       const pid_t child = ::fork();
@@ -122,7 +122,8 @@ TEST(CurateMix, IsTheSameForProcessesThatShareTheWork) {
   const std::string recipe = write_corpus_with_duplicates(folder);
   make(recipe, 2);
   const std::map<std::string, std::string> whole = files_of(folder / "mix");
-  for (const int count : {2, 5}) {
+  using Counts = std::vector<int>;
+  for (const int count : espalier::test::in_suite_or_all(Counts{5}, Counts{2, 5})) {
     std::filesystem::remove_all(folder / "mix");
     std::vector<pid_t> children;
     for (int child = 0; child < count; ++child) children.push_back(start(recipe, 1 + child % 2));
@@ -135,13 +136,13 @@ TEST(CurateMix, IsTheSameForProcessesThatShareTheWork) {
   }
 }
 
-// Three processes at work, of which one after another is killed and replaced. ESPALIER_TEST_ALL: 50 kills.
+// Three processes at work, of which one after another is killed and replaced.
 TEST(CurateMix, IsTheSameHoweverOftenProcessesAreKilled) {
   TestFolder folder;
   const std::string recipe = write_corpus_with_duplicates(folder);
   make(recipe, 2);
   const std::map<std::string, std::string> whole = files_of(folder / "mix");
-  const int num_kills = std::getenv("ESPALIER_TEST_ALL") != nullptr ? 50 : 8;
+  const int num_kills = espalier::test::in_suite_or_all(6, 50);
   std::mt19937 draw(5);
   std::vector<pid_t> children(3, 0);
   std::filesystem::remove_all(folder / "mix");
@@ -359,7 +360,7 @@ TEST(CurateMix, RefusesToContinueOverOtherBytes) {
   plan.sources = recipe.sources;
   plan.work_folder = folder / "work";
   plan.keeps_work = true;
-  plan.shard_bytes = int64_t{1} << 20;
+  plan.shard_bytes = int64_t{1} << 19;
   const std::string fingerprint = recipe.fingerprint();
   EXPECT_GT(run(plan, nullptr).num_shards, 5);
   std::filesystem::remove(folder / "work/stage-0/00000001.json");  // as after a kill
@@ -511,7 +512,7 @@ TEST(CurateMix, TellsTheFateOfEveryRecord) {
   EXPECT_EQ(explain_fate(folder / "mix", (folder / "a.jsonl") + ":8"),
             std::vector<std::string>{"document 7 was not a document: Expecting value"});
   const std::vector<std::string> of_b = explain_fate(folder / "mix", (folder / "b.jsonl") + ":1");
-  EXPECT_EQ(of_b.front().substr(0, 13), "document 3030");
+  EXPECT_EQ(of_b.front().substr(0, 13), "document 2020");
   for (const char* none : {"-1", "x", "99999999", "none:1"})
     EXPECT_THROW(explain_fate(folder / "mix", none), UserError) << none;
 }

@@ -14,6 +14,7 @@
 #include "store/prune.h"
 #include "store/run_folder.h"
 #include "store/step_reader.h"
+#include "tests/support/long_version.h"
 
 namespace espalier::store {
 namespace save_faults_test {
@@ -59,8 +60,12 @@ TEST_F(SaveFaults, AFailingCallLeavesTheOldCheckpointOrTheNewOneAndSaysWhich) {
   const test::SystemCallsScope scope;
   save(1);
   int64_t number = 1, num_failed = 0, num_saved = 0;
-  for (const int error : {EIO, ENOSPC, EDQUOT})
+  // Each call once, with one of the errors by turns; with ESPALIER_TEST_ALL each with each of them.
+  constexpr int kErrors[] = {EIO, ENOSPC, EDQUOT};
+  const int64_t num_passes = espalier::test::in_suite_or_all(1, 3);
+  for (int64_t pass = 0; pass < num_passes; ++pass)
     for (number = 1;; ++number) {
+      const int error = kErrors[(pass + number) % 3];
       fs::remove_all(step_folder(2));
       at_call(number, [error](const SystemCall&) { return error; });
       testing::internal::CaptureStderr();
@@ -87,7 +92,7 @@ TEST_F(SaveFaults, AFailingCallLeavesTheOldCheckpointOrTheNewOneAndSaysWhich) {
       EXPECT_EQ(listing.partial.size() + listing.superseded.size(), 0u) << place;
     }
   EXPECT_GE(number, 40) << "too few calls were seen";
-  EXPECT_GE(num_failed, 3 * 25);
+  EXPECT_GE(num_failed, num_passes * 25);
   RecordProperty("failed", static_cast<int>(num_failed));
   RecordProperty("saved", static_cast<int>(num_saved));
 }

@@ -5,9 +5,15 @@
 
 #include <c10/core/Device.h>
 
+#include "tests/support/long_version.h"
+
 namespace espalier::cuda_test {
 
 at::Device device_under_test();
+
+// A GPU takes all cases of a test in a moment. A CPU that stands in for one takes those that differ in kind, and all
+// with ESPALIER_TEST_ALL.
+inline bool takes_all_cases() { return device_under_test().is_cuda() || test::long_version(); }
 
 // Why attention cannot be cuDNN's there; nullptr: it can, or something stands in for it (sdpa_on_host.h).
 const char* why_no_cudnn_attention();

@@ -76,11 +76,17 @@ class DevicePages : public testing::TestWithParam<Case> {
     }
     return results;
   }
-  static void expect_agrees(const char* what, const AttentionContext& context, bool whole = false) {
-    for (const auto type : kTypes)
-      expect_agreement(
-          what, type, [&](at::Device device) { return run(context, type, device, whole); }, 16);
+  // Unless all cases are taken, in the types by turns.
+  void expect_agrees(const char* what, const AttentionContext& context, bool whole = false) {
+    const size_t turn = turn_++;
+    for (size_t i = 0; i < std::size(kTypes); ++i)
+      if (turn % std::size(kTypes) == i || takes_all_cases())
+        expect_agreement(
+            what, kTypes[i], [&](at::Device device) { return run(context, kTypes[i], device, whole); }, 16);
   }
+
+ private:
+  size_t turn_ = static_cast<size_t>(GetParam().heads.queries) / 2;  // not the same for all parameters
 };
 
 TEST_P(DevicePages, AgreeUnderEveryMaskAndBias) {
@@ -260,6 +266,9 @@ class DevicePrompts : public testing::TestWithParam<Case> {
     }
   }
 
+  // Unless all cases are taken, some of the parameters have one type and the others another.
+  static bool is_even() { return (GetParam().heads.queries + GetParam().heads.groups) % 2 == 0; }
+
   static constexpr int64_t kLongest = 1200;
 };
 
@@ -267,7 +276,7 @@ TEST_P(DevicePrompts, OfEveryLengthAreRightBesideSingleTokens) {
   const std::vector<TokenRun> runs = {{0, 1},   {0, 7},   {3, 33},   {70, 1}, {0, 64},
                                       {37, 65}, {0, 130}, {100, 15}, {5, 16}};
   expect_right("plain", runs, {});
-  expect_right("plain", runs, {}, at::kHalf);
+  if (is_even() || takes_all_cases()) expect_right("plain", runs, {}, at::kHalf);
 }
 
 TEST_P(DevicePrompts, AreRightUnderEveryMaskAndBias) {
@@ -292,8 +301,9 @@ TEST_P(DevicePrompts, AreRightUnderEveryMaskAndBias) {
 
 // Their keys are in several parts.
 TEST_P(DevicePrompts, SingleTokensBehindLongTextsAreRight) {
-  const std::vector<TokenRun> runs = {{1100, 1}, {511, 1}, {512, 1}, {1021, 5}, {90, 1}};
+  std::vector<TokenRun> runs = {{1100, 1}, {511, 1}, {512, 1}, {1021, 5}, {90, 1}};
   for (const auto type : {at::kFloat, at::kBFloat16}) expect_right("plain", runs, {}, type);
+  if (!takes_all_cases()) runs = {{1100, 1}, {512, 1}, {90, 1}};
   AttentionContext context;
   context.window = 600;
   expect_right("window of 600", runs, context);
@@ -308,6 +318,7 @@ TEST_P(DevicePrompts, SingleTokensBehindLongTextsAreRight) {
 TEST_P(DevicePrompts, BitsDependOnTheirSequenceAlone) {
   const UseDevice use;
   for (const auto type : {at::kFloat, at::kBFloat16}) {
+    if ((type == at::kBFloat16) != is_even() && !takes_all_cases()) continue;
     const std::vector<Sequence> sequences = sequences_of({{1100, 1}, {30, 1}, {0, 20}, {600, 2}, {60, 40}}, type);
     const at::Tensor together = actual(sequences, {});
     int64_t row = 0;
@@ -319,9 +330,12 @@ TEST_P(DevicePrompts, BitsDependOnTheirSequenceAlone) {
 }
 
 // No last page is full; heads of a size that has, and has not, all features of a tile.
-INSTANTIATE_TEST_SUITE_P(Sizes, DevicePrompts,
-                         testing::Values(Case{4, 8, {4, 1}}, Case{16, 64, {4, 2}}, Case{64, 80, {3, 3}},
-                                         Case{32, 96, {4, 2}}, Case{64, 128, {2, 1}}, Case{16, 256, {2, 2}}));
+std::vector<Case> cases_of_prompts() {
+  std::vector<Case> cases = {{4, 8, {4, 1}}, {16, 64, {4, 2}}, {64, 80, {3, 3}}, {64, 128, {2, 1}}, {16, 256, {2, 2}}};
+  if (takes_all_cases()) cases.push_back({32, 96, {4, 2}});  // in tiles for 128 features, as 80
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Sizes, DevicePrompts, testing::ValuesIn(cases_of_prompts()));
 
 }  // namespace paged_test
 }  // namespace espalier::cuda_test

@@ -25,12 +25,20 @@ std::string name_of(const char* what, const Shape& shape) {
   return std::string(what) + " " + std::to_string(shape.rows) + " x " + std::to_string(shape.columns);
 }
 
+// Rows of the two types of 16 bits are divided alike: unless all cases are taken, they have those by turns.
+bool takes(at::ScalarType type, size_t number) {
+  return type == at::kFloat || takes_all_cases() || type == (number % 2 == 0 ? at::kBFloat16 : at::kHalf);
+}
+
 template <class Run>
 void expect_agreement_in_all_shapes(const char* what, const Run& run, double units = 16) {
   for (const auto type : kAllTypes)
-    for (const Shape& shape : kShapes)
+    for (size_t number = 0; number < std::size(kShapes); ++number) {
+      const Shape& shape = kShapes[number];
+      if (!takes(type, number)) continue;
       expect_agreement(
           name_of(what, shape), type, [&](at::Device device) -> Tensors { return run(type, shape, device); }, units);
+    }
 }
 
 TEST(DeviceShapes, LayerNormAgrees) {
@@ -154,9 +162,12 @@ TEST(DeviceShapes, CrossEntropyAgrees) {
 }
 
 TEST(DeviceShapes, QkNormAgrees) {
-  for (const auto type : kAllTypes)
+  for (const auto type : kAllTypes) {
+    size_t number = 0;
     for (const int64_t head_size : {8, 33, 64, 80, 128, 200, 256})
-      for (const int64_t rows : {1, 130})
+      for (const int64_t rows : {1, 130}) {
+        const size_t turn = number++;
+        if (!takes(type, turn + turn / 2)) continue;
         expect_agreement(
             name_of("qk_norm", {rows, head_size}), type,
             [&](at::Device device) -> Tensors {
@@ -169,6 +180,8 @@ TEST(DeviceShapes, QkNormAgrees) {
               return {y, qkv.grad(), query.grad, key.grad};
             },
             16);
+      }
+  }
 }
 
 TEST(DeviceShapes, RotaryAgrees) {

@@ -23,6 +23,8 @@ class BertCommand : public Command {
     return concat("espalier preprocess ", flags, " --input ", data("owt-20.jsonl"), " --output-prefix ", prefix,
                   tokenizer(), " 2>/dev/null; ");
   }
+  // "owt_text_sentence".
+  void make_sentences() const { ASSERT_EQ(made_once(preprocess("owt", "--split-sentences")).exit_code, 0); }
   std::string shape() const {
     return concat(
         " --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
@@ -41,12 +43,12 @@ class BertCommand : public Command {
 };
 
 TEST_F(BertCommand, TrainsFromRawTextOnTwoProcessesAndGoesOnToTheSameBits) {
+  make_sentences();
   const std::string train = concat("espalier launch --nproc-per-node 2 pretrain_bert.py", shape(),
                                    "--data-path owt_text_sentence --save-interval 10 ");
-  const Outcome outcome =
-      bash(concat("set -e; export OMP_WAIT_POLICY=passive; ", preprocess("owt", "--split-sentences"), train,
-                  "--save straight; ", train, "--save stopped --exit-interval 10; ", train,
-                  "--save stopped --load stopped; ", "espalier checkpoint diff straight stopped"));
+  const Outcome outcome = bash(concat("set -e; export OMP_WAIT_POLICY=passive; ", train, "--save straight; ", train,
+                                      "--save stopped --exit-interval 10; ", train, "--save stopped --load stopped; ",
+                                      "espalier checkpoint diff straight stopped"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
   for (const char* said : {" lm loss: ", " sop loss: ", "lm loss value: ", "sop loss value: "})
@@ -69,12 +71,13 @@ TEST_F(BertCommand, TrainsFromRawTextOnTwoProcessesAndGoesOnToTheSameBits) {
 }
 
 TEST_F(BertCommand, ARunThatIsKilledGoesOnToTheSameBits) {
-  const std::string train = concat("espalier train bert", shape(), "--data-path owt_text_sentence --bf16 ");
+  make_sentences();
+  const std::string train =
+      concat("espalier train bert", shape(), "--data-path owt_text_sentence --bf16 --train-iters 15 ");
   const Outcome outcome =
-      bash(concat("export OMP_WAIT_POLICY=passive; ", preprocess("owt", "--split-sentences"), train,
-                  "--save straight --save-interval 30 || exit; ", train,
+      bash(concat("export OMP_WAIT_POLICY=passive; ", train, "--save straight --save-interval 15 || exit; ", train,
                   "--save killed --save-interval 3 & P=$!; "
-                  "until ls -d killed/step_* >/dev/null 2>&1; do sleep 0.01; done; kill -9 $P; wait $P; ",
+                  "until [ -d killed/step_00000003 ]; do sleep 0.01; done; kill -9 $P; wait $P; ",
                   train, "--save killed --load killed --save-interval 3 && espalier checkpoint diff straight killed"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
@@ -110,8 +113,9 @@ TEST_F(BertCommand, ATokenizerWithoutMaskIsRefused) {
 }
 
 TEST_F(BertCommand, OneTextASampleNeedsNoSentences) {
+  make_sentences();
   const Outcome outcome =
-      bash(concat("set -e; ", preprocess("owt", "--split-sentences"), "espalier train bert", shape(),
+      bash(concat("set -e; espalier train bert", shape(),
                   "--data-path owt_text_sentence --bert-no-binary-head --train-iters 2 --save run --save-interval 2; "
                   "espalier checkpoint inspect run; espalier plan bert",
                   shape(), "--data-path owt_text_sentence"));
@@ -154,8 +158,8 @@ class BertConversion : public BertCommand {
  protected:
   void train(const std::string& flags) const {
     const Outcome outcome =
-        bash(concat("set -e; ", preprocess("owt", "--split-sentences"), "espalier train bert", shape(),
-                    "--data-path owt_text_sentence --train-iters 1 --save run ", "--save-interval 1 ", flags));
+        made_once(concat("set -e; ", preprocess("owt", "--split-sentences"), "espalier train bert", shape(),
+                         "--data-path owt_text_sentence --train-iters 1 --save run ", "--save-interval 1 ", flags));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   }
   nlohmann::json json(const std::string& name) const {

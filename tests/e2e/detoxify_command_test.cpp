@@ -47,14 +47,16 @@ END
     return concat(" --tokenizer-type GPT2BPETokenizer --vocab-file ", tiny, "vocab.json --merge-file ", tiny,
                   "merges.txt ");
   }
-  std::string model() const {
-    return concat(
+  // Of the corpus: "model" and "corpus_text_document".
+  void make_model() const {
+    const Outcome made = made_once(concat(
         "espalier preprocess --input corpus.jsonl --output-prefix corpus --append-eod", tokenizer(),
         "2>/dev/null; espalier train gpt --num-layers 1 --hidden-size 64 --num-attention-heads 2 --seq-length 64 "
         "--max-position-embeddings 64 --micro-batch-size 8 --global-batch-size 8 --lr 4e-3 --lr-decay-style constant "
         "--hidden-dropout 0 --attention-dropout 0 --split 100,0,0 --eval-iters 0 --num-threads 1 --data-path "
         "corpus_text_document --train-iters 200 --save model --save-interval 200",
-        tokenizer(), "2>/dev/null; ");
+        tokenizer()));
+    ASSERT_EQ(made.exit_code, 0) << made.errors;
   }
   // Megatron's script as it is, but for the size of the machine and of the model.
   std::string script(const std::string& name, Replacements changes) const {
@@ -87,6 +89,7 @@ END
 };
 
 TEST_F(DetoxifyCommand, AfterTheLoopTheModelSaysThePlantedWordLess) {
+  make_model();
   write_script("selfgenerate-1.3b-unconditional.sh", {{"--out-seq-length 1000", "--out-seq-length 24"}});
   write_script("finetune_gpt_distributed-1.3b.sh",
                {{"GPUS_PER_NODE=16", "GPUS_PER_NODE=1"},
@@ -97,7 +100,7 @@ TEST_F(DetoxifyCommand, AfterTheLoopTheModelSaysThePlantedWordLess) {
                 {"--distributed-backend nccl", "--distributed-backend gloo --num-threads 1"}});
   const std::string texts = "selfgeneration/unconditional_generation_";
   const Outcome outcome = bash(concat(
-      "set -e; ", model(), "bash selfgenerate-1.3b-unconditional.sh 160 model 2333 2>log; ",
+      "set -e; bash selfgenerate-1.3b-unconditional.sh 160 model 2333 2>log; ",
       "espalier examples/detxoify_lm/annotations/perspective_api_annotate.py --data-path ", texts,
       "model/2333.out --out-path annotated.out --scorer 'sh scorer.sh' --workers 2 2>>log; ",
       "espalier examples/detxoify_lm/annotations/filter-selfgeneration.py --data-path annotated.out --out-path "
@@ -127,10 +130,11 @@ TEST_F(DetoxifyCommand, AfterTheLoopTheModelSaysThePlantedWordLess) {
 
 // What a text says follows from the seed and its number alone.
 TEST_F(DetoxifyCommand, TextsDoNotDependOnBatchesKillsAndFiles) {
+  make_model();
   write_script("generate-1.3b.sh", {{"--out-seq-length 20", "--out-seq-length 6"},
                                     {"SEED=$(($RANDOM))", "SEED=5"},
                                     {"--micro-batch-size 400", "--micro-batch-size 3"}});
-  const Outcome outcome = bash(concat("set -e; ", model(), R"script(
+  const Outcome outcome = bash(R"script(set -e
       printf '{"prompt": {"text": "the %s", "toxicity": 0.%d}}\n' book 1 house 9 water 2 wrong 7 >prompts.jsonl
       awk '{ for (i = 0; i < 25; ++i) print }' prompts.jsonl >augmented.jsonl
       bash generate-1.3b.sh augmented.jsonl model
@@ -154,7 +158,7 @@ TEST_F(DetoxifyCommand, TextsDoNotDependOnBatchesKillsAndFiles) {
       espalier detoxify score --input whole --output scored --scorer 'sh scorer.sh'
       espalier detoxify metrics --input scored --prompts prompts.jsonl --json
       espalier detoxify metrics --input scored --prompts prompts.jsonl
-      cat whole)script"));
+      cat whole)script");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
   std::istringstream stream(outcome.output);
   std::string line, counts;
@@ -197,7 +201,8 @@ TEST_F(DetoxifyCommand, TextsDoNotDependOnBatchesKillsAndFiles) {
 // The loop as one recipe: killed while it writes texts and stopped while it trains, it comes to what a run in one piece
 // comes to; another seed of the filter does again what depends on that.
 TEST_F(DetoxifyCommand, ARecipeRunsTheWholeAndGoesOnWhereItWasKilled) {
-  const Outcome outcome = bash(concat("set -e; ", model(), R"script(
+  make_model();
+  const Outcome outcome = bash(R"script(set -e
       touch begun; tail -n 20 corpus.jsonl | cut -d '"' -f 4 >held-out.txt
       printf '{"prompt": {"text": "the %s", "toxicity": 0.%d}}\n' book 1 house 9 water 2 work 7 >prompts.jsonl
       cat >straight.toml <<'END'
@@ -206,7 +211,7 @@ folder = "straight"
 [model]
 load = "model"
 [generate]
-num_samples = 120
+num_samples = 80
 tokens_to_generate = 24
 top_p = 0.9
 batch_size = 8
@@ -214,8 +219,8 @@ num_threads = 1
 [score]
 scorer = "sh scorer.sh"
 [train]
-train_iters = 40
-save_interval = 40
+train_iters = 20
+save_interval = 20
 micro_batch_size = 8
 global_batch_size = 16
 lr = 1e-3
@@ -243,7 +248,7 @@ END
       espalier checkpoint diff straight/model stopped/model | grep -c 'bitwise equal'
       printf '[filter]\nseed = 9\n' >>straight.toml
       espalier detoxify run straight.toml 2>changed >/dev/null
-      grep -c 'done before' changed; grep -c 'what it is made from has changed' changed; cat report)script"));
+      grep -c 'done before' changed; grep -c 'what it is made from has changed' changed; cat report)script");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output << outcome.errors;
   EXPECT_TRUE(outcome.output.starts_with("same 130\n1\n6\n7\n")) << outcome.output << outcome.errors;
   EXPECT_NE(outcome.errors.find("of an earlier process: continuing"), std::string::npos) << outcome.errors;
@@ -259,6 +264,7 @@ END
 }
 
 TEST_F(DetoxifyCommand, ARecipeIsCheckedAsAWholeBeforeAnythingIsDone) {
+  make_model();
   const std::string good =
       "[output]\nfolder = 'out'\n[model]\nload = 'model'\n[generate]\nnum_samples = 4\n[score]\nscorer = 'sh "
       "scorer.sh'\n[train]\ntrain_iters = 2\nlr = 1e-3\nsave_interval = 2\nmicro_batch_size = 1\n";
@@ -267,13 +273,12 @@ TEST_F(DetoxifyCommand, ARecipeIsCheckedAsAWholeBeforeAnythingIsDone) {
                         "[output]\nfolder = 'an out'\n[model]\nload = 'nowhere'\n[genrate]\n[generate]\nnum_samples = "
                         "4\nload = 'x'\ntop_p = 3\n[score]\nworkers = 2\n[filter]\nkepe = 0.5\n[measure]\n"
                         "samples_per_prompt = 2\n");
-  const Outcome outcome =
-      bash(concat("espalier detoxify run bad.toml; echo $?; ", model(),
-                  "espalier detoxify run good.toml --dry-run | grep -c ': to do'; ls out; "
-                  "sed 's/train_iters = 2/train_iters = 0/; s/^lr/no_such = 1\\nsave = 3\\nlr/' good.toml >train.toml; "
-                  "espalier detoxify run train.toml; echo $?; sed 's/lr = 1e-3//' good.toml >train.toml; "
-                  "espalier detoxify run train.toml; echo $?; mkdir out; touch out/kept.jsonl; "
-                  "espalier detoxify run good.toml; echo $?; cat out/kept.jsonl"));
+  const Outcome outcome = bash(concat(
+      "espalier detoxify run bad.toml; echo $?; espalier detoxify run good.toml --dry-run | grep -c ': to do'; ls out; "
+      "sed 's/train_iters = 2/train_iters = 0/; s/^lr/no_such = 1\\nsave = 3\\nlr/' good.toml >train.toml; "
+      "espalier detoxify run train.toml; echo $?; sed 's/lr = 1e-3//' good.toml >train.toml; "
+      "espalier detoxify run train.toml; echo $?; mkdir out; touch out/kept.jsonl; "
+      "espalier detoxify run good.toml; echo $?; cat out/kept.jsonl"));
   EXPECT_EQ(outcome.output, "2\n5\n2\n2\n73\n") << outcome.errors;
   for (const char* problem :
        {"bad.toml:5: unknown table genrate; did you mean generate?",

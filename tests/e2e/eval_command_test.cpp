@@ -94,7 +94,7 @@ class EvalOfARun : public EvalCommand {
     EvalCommand::SetUp();
     const std::string tiny = root() + "/tests/data/gpt2-tiny/",
                       tokenizer = " --vocab-file " + tiny + "vocab.json --merge-file " + tiny + "merges.txt ";
-    const Outcome outcome = bash(concat(
+    const Outcome outcome = made_once(concat(
         "set -e; espalier preprocess --tokenizer-type GPT2BPETokenizer --append-eod --output-prefix owt --input ",
         root(), "/tests/data/owt-20.jsonl", tokenizer, "; espalier train gpt --num-layers 2 --hidden-size 32 ",
         "--num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size "

@@ -64,6 +64,12 @@ class IctCommand : public Command {
         "--num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --max-position-embeddings 40 "
         "--hidden-dropout 0 --attention-dropout 0 --init-method-std 0.1 ");
   }
+  // Texts and token files of them, evidence and questions.
+  void SetUp() override {
+    Command::SetUp();
+    const Outcome made = made_once(concat(kMakeEvidence, "; ", prepare()));
+    ASSERT_EQ(made.exit_code, 0) << made.errors;
+  }
   std::string prepare() const {
     std::string commands = "set -e; ";
     for (const char* key : {"text", "title"})
@@ -92,7 +98,7 @@ class IctCommand : public Command {
 
 TEST_F(IctCommand, LearnsToFindTheBlocksOfTexts) {
   const Outcome outcome = bash(concat(
-      prepare(), "espalier train bert", model(),
+      "set -e; espalier train bert", model(),
       "--data-path data_text_sentence --split 100,0,0 --eval-iters 0 "
       "--micro-batch-size 8 --train-iters 4 --lr 1e-3 --num-threads 1 --save bert --save-interval 4 2>/dev/null; ",
       train_ict("--bert-load bert --retriever-report-topk-accuracies 1 5 --retriever-score-scaling --save run 2>log"),
@@ -114,7 +120,7 @@ TEST_F(IctCommand, EmbedsSearchesAndEvaluatesByMegatronsLines) {
       "--max-position-embeddings 40 --load run --evidence-data-path evidence.tsv --retriever-seq-length 24",
       vocabulary(), "--fp16 --indexer-log-interval 2 --indexer-batch-size 200 ");
   const Outcome outcome = bash(concat(
-      prepare(), kMakeEvidence, "; ", train_ict("--train-iters 1 --biencoder-projection-dim 7 --save run 2>/dev/null"),
+      "set -e; ", train_ict("--train-iters 1 --biencoder-projection-dim 7 --save run 2>/dev/null"),
       "espalier index embed --load run --evidence-data-path evidence.tsv --embedding-path one --workers 1 "
       "--retriever-seq-length 24 --shard-rows 300 2>/dev/null; "
       "espalier launch --nproc-per-node 2 tools/create_doc_index.py",
@@ -159,7 +165,7 @@ TEST_F(IctCommand, AnEmbeddingThatWasKilledGoesOnToTheSameBytes) {
       "espalier index embed --load run --evidence-data-path evidence.tsv --retriever-seq-length 24 "
       "--workers 1 --shard-rows 20 --embedding-path ";
   const Outcome outcome = bash(concat(
-      prepare(), kMakeEvidence, "; ", train_ict("--train-iters 1 --save run 2>/dev/null"), embed,
+      "set -e; ", train_ict("--train-iters 1 --save run 2>/dev/null"), embed,
       "killed 2>/dev/null & pid=$!; until [ -e killed/shard-00001.safetensors ]; do sleep 0.01; done; kill -9 $pid; "
       "wait $pid || true; ls killed/index.json || echo unfinished; ",
       embed, "killed 2>&1 | grep -c 'of which existed'; ", embed,
@@ -172,8 +178,7 @@ TEST_F(IctCommand, AnEmbeddingThatWasKilledGoesOnToTheSameBytes) {
 
 TEST_F(IctCommand, IsFinetunedOnQuestionsByMegatronsScript) {
   const Outcome outcome = bash(
-      concat(prepare(), kMakeEvidence, "; ",
-             train_ict("--train-iters 1 --biencoder-shared-query-context-model --save run 2>/dev/null"),
+      concat("set -e; ", train_ict("--train-iters 1 --biencoder-shared-query-context-model --save run 2>/dev/null"),
              "espalier tasks/main.py --task RET-FINETUNE-NQ", model(),
              "--biencoder-shared-query-context-model --train-data train.json --valid-data train.json --train-with-neg "
              "--train-hard-neg 1 --pretrained-checkpoint run "
@@ -191,7 +196,7 @@ TEST_F(IctCommand, IsFinetunedOnQuestionsByMegatronsScript) {
 // The weights, the optimizer's state and the position of a run, written as upstream writes its biencoders and read
 // again.
 TEST_F(IctCommand, GoesToMegatronAndBackToTheSameBits) {
-  std::string commands = prepare() + kMakeEvidence + "; ";
+  std::string commands = "set -e; ";
   for (const char* more : {"--biencoder-projection-dim 7", "--biencoder-shared-query-context-model"})
     commands += concat(
         train_ict(concat("--train-iters 2 --save run ", more, " 2>/dev/null")),
@@ -219,8 +224,7 @@ TEST_F(IctCommand, GoesToMegatronAndBackToTheSameBits) {
 TEST_F(IctCommand, WhatCannotBeIsRefusedBeforeAnythingRuns) {
   const std::string run = concat("espalier train ict", model(), "--train-iters 1 --lr 1e-3 --save run ");
   const Outcome outcome = bash(concat(
-      prepare(), kMakeEvidence, "; set +e; ", run, "--micro-batch-size 1 --data-path data_text_sentence; echo $?; ",
-      run,
+      "set +e; ", run, "--micro-batch-size 1 --data-path data_text_sentence; echo $?; ", run,
       "--micro-batch-size 4 --pipeline-model-parallel-size 2 --data-path data_text_sentence --titles-data-path "
       "data_title_document --bert-load none; echo $?; "
       "espalier index embed --evidence-data-path evidence.tsv --embedding-path x; echo $?; "

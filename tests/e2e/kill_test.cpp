@@ -10,11 +10,14 @@
 
 #include "base/format.h"
 #include "tests/e2e/run_fixture.h"
+#include "tests/support/long_version.h"
 
 namespace espalier::test {
 namespace kill_test {
 
 constexpr int64_t kStepsOfSave = 3;
+
+int64_t num_steps() { return in_suite_or_all(60, 120); }
 
 pid_t start(const Words& arguments) {
   const pid_t child = fork();
@@ -31,10 +34,12 @@ pid_t start(const Words& arguments) {
 TEST(Kill, AtAnyMomentTheRunGoesOnToTheSameBits) {
   const TemporaryFolder folder;
   write_token_files(folder / "data", 300, 5);
+  const std::string samples = std::to_string(8 * num_steps());
   const Words run =
       tiny_run(folder / "data") +
-      Words{"--bf16",          "--train-samples",           "960", "--lr-decay-samples", "960", "--num-threads", "1",
-            "--save-interval", std::to_string(kStepsOfSave)};
+      Words{
+          "--bf16",          "--train-samples",           samples, "--lr-decay-samples", samples, "--num-threads", "1",
+          "--save-interval", std::to_string(kStepsOfSave)};
   int status = 0;
   waitpid(start(run + Words{"--save", folder / "straight"}), &status, 0);
   ASSERT_EQ(status, 0);
@@ -60,7 +65,7 @@ TEST(Kill, AtAnyMomentTheRunGoesOnToTheSameBits) {
   bool ended = false;
   int64_t step = 0;
   for (int round = 0; round < 2 && !ended; ++round) {
-    step += kStepsOfSave * (1 + below(13));
+    step += kStepsOfSave * (1 + below(num_steps() / 9));
     const std::string saved = folder / ("killed/" + concat("step_", format_printf("%08d", static_cast<int>(step))));
     const auto begin = Clock::now();
     const auto pause = std::chrono::milliseconds(below(50));
@@ -77,7 +82,8 @@ TEST(Kill, AtAnyMomentTheRunGoesOnToTheSameBits) {
   ASSERT_EQ(status, 0);
   EXPECT_GE(kills, 2);
   EXPECT_EQ(step_records(folder / "killed"), step_records(folder / "straight")) << kills << " kills";
-  EXPECT_EQ(different_tensors(folder / "straight/step_00000120", folder / "killed/step_00000120"), Words{});
+  const std::string last = format_printf("/step_%08d", static_cast<int>(num_steps()));
+  EXPECT_EQ(different_tensors(folder / "straight" + last, folder / "killed" + last), Words{});
 }
 
 }  // namespace kill_test

@@ -35,29 +35,36 @@ constexpr const char* kMakeTexts = R"(awk 'BEGIN {
 class PassagesCommand : public Command {
  protected:
   // The retriever `run`, and `index` of evidence.tsv.
-  std::string prepare() const {
-    const std::string vocabulary =
-        concat(" --vocab-file ", root(), "/tests/data/megatron_tokenizers/bert_lower/vocab.txt ");
+  void SetUp() override {
+    Command::SetUp();
     std::string commands = concat(kMakeTexts, "; set -e; ");
     for (const char* key : {"text", "title"})
       commands += concat("espalier preprocess --input texts.jsonl --json-keys ", key, " --output-prefix data ",
-                         "--tokenizer-type BertWordPieceLowerCase", vocabulary,
+                         "--tokenizer-type BertWordPieceLowerCase", vocabulary(),
                          std::string(key) == "text" ? "--split-sentences" : "", " 2>/dev/null; ");
+    const Outcome made = made_once(
+        concat(commands, train(), "train --train-iters 60 --save run; ",
+               "espalier index embed --load run --evidence-data-path evidence.tsv --embedding-path index 2>/dev/null"));
+    ASSERT_EQ(made.exit_code, 0) << made.errors;
+  }
+  std::string vocabulary() const {
+    return concat(" --vocab-file ", root(), "/tests/data/megatron_tokenizers/bert_lower/vocab.txt ");
+  }
+  // A function of the shell.
+  std::string train() const {
     return concat(
-        commands, "train() { espalier train ict ", vocabulary,
+        "train() { espalier train ict ", vocabulary(),
         "--num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --max-position-embeddings 40 "
         "--hidden-dropout 0 --attention-dropout 0 --init-method-std 0.1 --data-path data_text_sentence "
         "--titles-data-path data_title_document --split 100,0,0 --eval-iters 0 --micro-batch-size 16 "
         "--lr 3e-3 --num-threads 1 --lr-decay-style constant --save-interval 1000 "
-        "--biencoder-shared-query-context-model \"$@\" 2>/dev/null; }; train --train-iters 60 --save run; "
-        "espalier index embed --load run --evidence-data-path evidence.tsv --embedding-path index "
-        "2>/dev/null; ");
+        "--biencoder-shared-query-context-model \"$@\" 2>/dev/null; }; ");
   }
 };
 
 TEST_F(PassagesCommand, AreServedWithTheOneThatAnswersFirst) {
   const Outcome outcome = bash(
-      concat(prepare(), "espalier train gpt ", tiny_gpt_data(),
+      concat("set -e; espalier train gpt ", tiny_gpt_data(),
              "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 64 --max-position-embeddings 512 "
              "--micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --split 100,0,0 --eval-iters 0 --num-threads 1 "
              "--train-iters 1 --save-interval 1 --save gpt 2>/dev/null; ",
@@ -104,7 +111,7 @@ TEST_F(PassagesCommand, AreServedWithTheOneThatAnswersFirst) {
 TEST_F(PassagesCommand, AreThoseOfTheIndexByItsEncoder) {
   const std::string serve = "espalier serve --load gpt --port 0 ";
   const Outcome outcome = bash(concat(
-      prepare(), "train --train-iters 1 --save other; sed 's/arger/aus/' evidence.tsv >changed.tsv; ",
+      "set -e; ", train(), "train --train-iters 1 --save other; sed 's/arger/aus/' evidence.tsv >changed.tsv; ",
       "set +e; espalier index search index --load other --question aa; echo $?; ",
       "espalier index search index --load run --retriever-seq-length 7 --question aa; echo $?; ",
       "printf \"aa\\t['arger']\\n\" >questions.tsv; evaluate() { espalier index evaluate --embedding-path index "

@@ -15,14 +15,16 @@ class RetentionCommand : public Command {
         "--split 90,10,0 --eval-iters 0 --num-threads 1 --save-interval 2 ",
         tiny_gpt_data(), more);
   }
+  // A run that keeps all of its checkpoints, in "plain".
+  void make_plain_run() const { ASSERT_EQ(made_once(train("--save plain")).exit_code, 0); }
   static constexpr const char* kHead = "set -e; export OMP_WAIT_POLICY=passive; ";
 };
 
 TEST_F(RetentionCommand, TheNewestAndEveryNthStay) {
-  const Outcome outcome =
-      bash(concat(kHead, train("--save run --save-keep-last 2 --save-keep-every 6; "), train("--save plain; "),
-                  "ls -A run | grep -e step -e remov; espalier checkpoint diff run plain; "
-                  "grep -o '\"event\":\"checkpoints removed\".*' run/events.jsonl | tail -1"));
+  make_plain_run();
+  const Outcome outcome = bash(concat(kHead, train("--save run --save-keep-last 2 --save-keep-every 6; "),
+                                      "ls -A run | grep -e step -e remov; espalier checkpoint diff run plain; "
+                                      "grep -o '\"event\":\"checkpoints removed\".*' run/events.jsonl | tail -1"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_TRUE(outcome.output.starts_with("step_00000006\nstep_00000012\nstep_00000013\n")) << outcome.output;
   EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
@@ -49,12 +51,12 @@ TEST_F(RetentionCommand, WhatOtherProgramsReadStaysUntilTheyAreDone) {
       << outcome.errors;
 }
 
-// The file has 25,267 tokens, so that passes of 1,579 samples end in steps 4, 8 and 12 of 400 samples; the run is
-// stopped between.
+// A tenth of the documents has 2,329 tokens, so that passes of 145 samples end in steps 4, 8 and 12 of 39 samples; the
+// run is stopped between.
 TEST_F(RetentionCommand, TheFirstAtOrAfterEachEndOfAPassOverTheData) {
   const std::string words =
-      "--save run --load run --save-keep-epochs --save-interval 3 --split 100,0,0 --micro-batch-size 100 "
-      "--global-batch-size 400 ";
+      "--save run --load run --save-keep-epochs --save-interval 3 --split 10,90,0 --micro-batch-size 13 "
+      "--global-batch-size 39 ";
   const Outcome outcome = bash(
       concat(kHead, train(words + "--exit-interval 7"), "; ", train(words),
              "; ls -A run | grep step; grep '\"event\":\"epoch\"' run/events.jsonl | grep -o '\"step\":[0-9]*'; "
@@ -69,7 +71,7 @@ TEST_F(RetentionCommand, TheFirstAtOrAfterEachEndOfAPassOverTheData) {
 // Of a run that gets the option when it goes on, the passes before count by its records.
 TEST_F(RetentionCommand, EndsOfPassesBeforeTheOptionAreFoundInTheRecords) {
   const std::string words =
-      "--save run --load run --save-interval 3 --split 100,0,0 --micro-batch-size 100 --global-batch-size 400 ";
+      "--save run --load run --save-interval 3 --split 10,90,0 --micro-batch-size 13 --global-batch-size 39 ";
   const Outcome outcome =
       bash(concat(kHead, train(words + "--exit-interval 7"), "; cp -r run lost; rm lost/metrics.jsonl; ",
                   train(words + "--save-keep-epochs"),
@@ -85,9 +87,10 @@ TEST_F(RetentionCommand, EndsOfPassesBeforeTheOptionAreFoundInTheRecords) {
 }
 
 TEST_F(RetentionCommand, EndsOfPassesThatNobodyKnowsAreRefused) {
-  const Outcome outcome = bash(
-      concat(train("--save run --save-keep-epochs --packing best-fit; "), "echo $?; ", train("--save plain; "),
-             "espalier checkpoint prune plain --keep-epochs; echo $?; ", train("--save-keep-epochs; "), "echo $?"));
+  make_plain_run();
+  const Outcome outcome = bash(concat(train("--save run --save-keep-epochs --packing best-fit; "), "echo $?; ",
+                                      "espalier checkpoint prune plain --keep-epochs; echo $?; ",
+                                      train("--save-keep-epochs; "), "echo $?"));
   EXPECT_EQ(outcome.output, "2\n1\n2\n") << outcome.errors;
   for (const char* problem :
        {"--save-keep-epochs: how many samples a pass over these data takes depends on their order",
@@ -140,11 +143,12 @@ TEST_F(RetentionCommand, WhatCannotBeIsRefusedBeforeTheRun) {
 
 // What is damaged: the newest, or an older one that stays.
 TEST_F(RetentionCommand, PruneVerifiesAllThatStaysOrTheNewest) {
+  make_plain_run();
   const std::string flip =
       "flip() { printf '\\xff' | dd of=run/$1/weights-final.safetensors bs=1 seek=200 conv=notrunc "
       "status=none; }; ";
   const Outcome outcome = bash(concat(
-      "export OMP_WAIT_POLICY=passive; ", flip, train("--save run; "),
+      "export OMP_WAIT_POLICY=passive; mv plain run; ", flip,
       "flip step_00000012; prune() { espalier checkpoint prune run --yes \"$@\" >/dev/null; echo $?; ls run | grep -c "
       "step; }; prune --keep-last 2; prune --keep-last 2 --keep 4 --verify newest; flip step_00000013; "
       "prune --keep-last 1 --verify newest"));

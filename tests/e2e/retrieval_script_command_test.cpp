@@ -1,4 +1,4 @@
-// scripts/retrieval, which docs/retrieval.md describes: every command of it, with a tenth of the training.
+// scripts/retrieval, which docs/retrieval.md describes: every command of it, with a twentieth of the training.
 #include <gtest/gtest.h>
 
 #include "tests/support/command.h"

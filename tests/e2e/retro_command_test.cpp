@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <sstream>
 
 #include "tests/support/command.h"
+#include "tests/support/long_version.h"
 
 namespace espalier {
 namespace retro_command_test {
@@ -41,6 +41,15 @@ class RetroCommand : public Command {
            "--vocab-size 31 --make-vocab-size-divisible-by 1 --split 90,10,0 --eval-interval 1000 --eval-iters 4 "
            "--num-threads 2 --log-interval 100 --retro-workdir work --retro-chunk-length 8 ";
   }
+  // "run", of two steps on 40 texts, and its database, "work".
+  void make_small_run() const {
+    write_repetitions(40);
+    const std::string run = concat(flags(), "--train-iters 2 --retro-add-retriever --eval-iters 1 --num-threads 1 ");
+    const Outcome made =
+        made_once(concat("set -e; export OMP_WAIT_POLICY=passive; ", preprocess(), "espalier retro build ", run,
+                         "2>/dev/null; espalier train retro ", run, "--save-interval 2 --save run"));
+    ASSERT_EQ(made.exit_code, 0) << made.errors;
+  }
   double valid_loss(const std::string& run) const {
     std::istringstream lines(read_file(folder_ / "work" / run / "metrics.jsonl"));
     double loss = -1;
@@ -53,7 +62,7 @@ class RetroCommand : public Command {
 };
 
 TEST_F(RetroCommand, LearnsToReadWhatItsNeighborsSay) {
-  if (std::getenv("ESPALIER_TEST_ALL") == nullptr) GTEST_SKIP() << "takes minutes: set ESPALIER_TEST_ALL";
+  if (!test::long_version()) GTEST_SKIP() << "takes minutes: set ESPALIER_TEST_ALL";
   write_repetitions(400);
   const std::string steps = "--train-iters 300 --lr-warmup-iters 20 --retro-add-retriever ";
   const Outcome outcome = bash(concat(
@@ -74,11 +83,12 @@ TEST_F(RetroCommand, TrainsTheSameInItsLayoutsAndGoesOnToTheSameBits) {
   write_repetitions(40);
   const std::string run = concat(flags(), "--train-iters 4 --retro-add-retriever --eval-iters 1 --num-threads 1 ");
   const std::string train = concat("espalier train retro ", run, "--save-interval 4 ");
+  const std::string parity = test::long_version() ? "--steps 4 --layouts tp1,tp2,dp2zero1,dp2zero3; "
+                                                  : "--steps 2 --layouts tp1,tp2,dp2zero3; ";
   const Outcome outcome =
       bash(concat("set -e; export OMP_WAIT_POLICY=passive; ", preprocess(), "espalier retro build ", run,
-                  "2>/dev/null; espalier parity retro ", run,
-                  "--micro-batch-size 2 --steps 4 --layouts tp1,tp2,dp2zero1,dp2zero3; ", train, "--save straight; ",
-                  train, "--save stopped --exit-interval 2; ", train,
+                  "2>/dev/null; espalier parity retro ", run, "--micro-batch-size 2 ", parity, train,
+                  "--save straight; ", train, "--save stopped --exit-interval 2; ", train,
                   "--save stopped --load stopped; espalier checkpoint diff straight stopped; "
                   "espalier generate --load straight --prompt '1 2 3' --tokens-to-generate 4 --greedy"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
@@ -88,19 +98,16 @@ TEST_F(RetroCommand, TrainsTheSameInItsLayoutsAndGoesOnToTheSameBits) {
 // The first chunk of a text stands in the database twice, and the second is found where the text goes on: chunks of
 // documents of 31 numbers are four each, and those of the repetition come after all texts.
 TEST_F(RetroCommand, ContinuesTextsWithTheirNeighbors) {
-  write_repetitions(40);
+  make_small_run();
   const std::string texts = read_file(folder_ / "work/texts.jsonl");
   std::istringstream words(nlohmann::json::parse(texts.substr(0, texts.find('\n')))["text"].get<std::string>());
   std::string prompt, word;
   for (int at = 0; at < 16 && words >> word; ++at) prompt += concat(at == 0 ? "" : " ", word);
-  const std::string run = concat(flags(), "--train-iters 2 --retro-add-retriever --eval-iters 1 --num-threads 1 ");
   const std::string generate = concat("espalier generate --load run --num-threads 1 --prompt '", prompt,
                                       "' --tokens-to-generate 9 --greedy --no-stop-at-eod --json ");
   const Outcome outcome = bash(concat(
-      "set -e; export OMP_WAIT_POLICY=passive; ", preprocess(), "espalier retro build ", run,
-      "2>/dev/null; espalier train retro ", run, "--save-interval 2 --save run 2>/dev/null; exec 2>messages; ",
-      generate, "; ", generate, "--no-retrieval; mv work elsewhere; ", generate,
-      "--retro-project-dir elsewhere; echo '", prompt,
+      "set -e; export OMP_WAIT_POLICY=passive; exec 2>messages; ", generate, "; ", generate,
+      "--no-retrieval; mv work elsewhere; ", generate, "--retro-project-dir elsewhere; echo '", prompt,
       "' >prompts.txt; espalier generate --load run --num-threads 1 --sample-input-file ",
       "prompts.txt --sample-output-file texts.out --tokens-to-generate 9 --greedy --no-stop-at-eod --retro-workdir ",
       "elsewhere; set +e; ", generate, "; echo $?; ", generate, "--retro-workdir elsewhere --no-retrieval; echo $?"));
@@ -127,16 +134,14 @@ TEST_F(RetroCommand, ContinuesTextsWithTheirNeighbors) {
 // What is scored is what is generated: the log-probability of a text is the sum of those of its tokens, which were
 // written one after another.
 TEST_F(RetroCommand, ScoresTextsWithTheirNeighbors) {
-  write_repetitions(40);
-  const std::string run = concat(flags(), "--train-iters 2 --retro-add-retriever --eval-iters 1 --num-threads 1 ");
+  make_small_run();
   const std::string generate =
       "espalier generate --load run --num-threads 1 --prompt '7 1 29 4 4 18 2 0 11 13' --tokens-to-generate 17 "
       "--greedy --no-stop-at-eod --json ";
   const std::string perplexity =
       "espalier eval --load run --num-threads 1 --tasks WIKITEXT103 --detokenizer none --data plain.txt --json ";
   const Outcome outcome = bash(
-      concat("set -e; export OMP_WAIT_POLICY=passive; ", preprocess(), "espalier retro build ", run,
-             "2>/dev/null; espalier train retro ", run, "--save-interval 2 --save run 2>/dev/null; exec 2>messages; ",
+      concat("set -e; export OMP_WAIT_POLICY=passive; exec 2>messages; ",
              // The prompt's words and the text's become one request.
              "request() { printf '{\"context\": \"7 1 29 4 4 18 2 0 11 13\", \"continuation\": \"%s\"}\\n' \"$(cut -d "
              "'\"' -f 8)\"; }; ",

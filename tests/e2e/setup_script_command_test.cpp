@@ -6,6 +6,7 @@
 
 #include "base/format.h"
 #include "tests/support/command.h"
+#include "tests/support/long_version.h"
 
 namespace espalier {
 namespace setup_script_command_test {
@@ -21,7 +22,7 @@ class SetupScript : public Command {
     fs::create_directories(work / "cache/espalier/libtorch-2.11.0");
     std::ofstream(work / "cache/espalier/libtorch-2.11.0/complete") << "";
     fs::create_directories(work / "fake");
-    write_program("dpkg-query", "echo \"${*: -1}\" >>asked; echo 'install ok installed'");
+    write_program("dpkg-query", "for name; do :; done; echo \"$name\" >>asked; echo 'install ok installed'");
     write_program("ninja", "shift 2; echo \"$*\" >built");
     write_program("cmake", "");
     write_program("git", "pwd");
@@ -29,7 +30,7 @@ class SetupScript : public Command {
   }
   void write_program(const std::string& name, const std::string& what) const {
     const fs::path file = folder_ / "work/fake" / name;
-    std::ofstream(file) << "#!/usr/bin/env bash\n" << what << "\n";
+    std::ofstream(file) << "#!/bin/sh\n" << what << "\n";  // it is started a hundred times
     fs::permissions(file, fs::perms::owner_all);
   }
   struct Done {
@@ -65,7 +66,9 @@ class SetupScript : public Command {
 TEST_F(SetupScript, WithoutABuildTheTestsStillHaveTheirPackages) {
   const Names all = packages_of({"tool", "library", "test"}), fewer = packages_of({"tool", "library"});
   ASSERT_GT(all.size(), fewer.size());
-  for (const char* options : {"--tests --no-build", "--no-build --tests", "--no-build --fast-tests"}) {
+  std::vector<std::string> list = {"--tests --no-build", "--no-build --fast-tests"};
+  if (test::long_version()) list.push_back("--no-build --tests");
+  for (const std::string& options : list) {
     const Done done = setup(options);
     EXPECT_EQ(done.packages, all) << options;
     EXPECT_EQ(done.targets, "") << options;
@@ -76,8 +79,9 @@ TEST_F(SetupScript, WithoutABuildTheTestsStillHaveTheirPackages) {
 }
 
 TEST_F(SetupScript, BuildsWhatTheOptionsTogetherAskFor) {
-  for (const char* options : {"--tests", "--tests --fast-tests", "--fast-tests --tests"})
-    EXPECT_EQ(setup(options).targets, "all") << options;
+  std::vector<std::string> list = {"--tests", "--fast-tests --tests"};
+  if (test::long_version()) list.push_back("--tests --fast-tests");
+  for (const std::string& options : list) EXPECT_EQ(setup(options).targets, "all") << options;
   EXPECT_EQ(setup("--fast-tests").targets, "espalier espalier_fast_tests");
   const Done done = setup("");
   EXPECT_EQ(done.targets, "espalier espalier-engine");

@@ -25,6 +25,8 @@ class T5Command : public Command {
     return concat("espalier preprocess ", flags, " --input ", data("owt-20.jsonl"), " --output-prefix ", prefix,
                   tokenizer(), " 2>/dev/null; ");
   }
+  // "owt_text_sentence".
+  void make_sentences() const { ASSERT_EQ(made_once(preprocess("owt", "--split-sentences")).exit_code, 0); }
   std::string shape() const {
     return concat(
         " --num-layers 2 --hidden-size 32 --num-attention-heads 4 --encoder-seq-length 64 --decoder-seq-length 32 "
@@ -138,14 +140,14 @@ void T5Command::serve_answers(const nlohmann::json& generated) {
 
 // The encoder on one process, the decoder on the other.
 TEST_F(T5Command, TrainsFromRawTextOnTwoProcessesAndGoesOnToTheSameBits) {
+  make_sentences();
   const std::string train =
       concat("espalier launch --nproc-per-node 2 pretrain_t5.py", shape(),
              "--pipeline-model-parallel-size 2 --data-path owt_text_sentence --save-interval 10 ");
-  const Outcome outcome =
-      bash(concat("set -e; export OMP_WAIT_POLICY=passive; ", preprocess("owt", "--split-sentences"), train,
-                  "--save straight; ", train, "--save stopped --exit-interval 10; ", train,
-                  "--save stopped --load stopped; espalier checkpoint diff straight stopped; "
-                  "espalier checkpoint verify straight; ls straight/step_00000030"));
+  const Outcome outcome = bash(concat("set -e; export OMP_WAIT_POLICY=passive; ", train, "--save straight; ", train,
+                                      "--save stopped --exit-interval 10; ", train,
+                                      "--save stopped --load stopped; espalier checkpoint diff straight stopped; "
+                                      "espalier checkpoint verify straight; ls straight/step_00000030"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
   for (const char* said : {" lm loss: ", "lm loss value: "})
@@ -159,12 +161,13 @@ TEST_F(T5Command, TrainsFromRawTextOnTwoProcessesAndGoesOnToTheSameBits) {
 }
 
 TEST_F(T5Command, ARunThatIsKilledGoesOnToTheSameBits) {
-  const std::string train = concat("espalier train t5", shape(), "--data-path owt_text_sentence --bf16 ");
+  make_sentences();
+  const std::string train =
+      concat("espalier train t5", shape(), "--data-path owt_text_sentence --bf16 --train-iters 15 ");
   const Outcome outcome =
-      bash(concat("export OMP_WAIT_POLICY=passive; ", preprocess("owt", "--split-sentences"), train,
-                  "--save straight --save-interval 30 || exit; ", train,
+      bash(concat("export OMP_WAIT_POLICY=passive; ", train, "--save straight --save-interval 15 || exit; ", train,
                   "--save killed --save-interval 3 & P=$!; "
-                  "until ls -d killed/step_* >/dev/null 2>&1; do sleep 0.01; done; kill -9 $P; wait $P; ",
+                  "until [ -d killed/step_00000003 ]; do sleep 0.01; done; kill -9 $P; wait $P; ",
                   train, "--save killed --load killed --save-interval 3 && espalier checkpoint diff straight killed"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(outcome.output.find("bitwise equal"), std::string::npos) << outcome.output;
@@ -172,9 +175,9 @@ TEST_F(T5Command, ARunThatIsKilledGoesOnToTheSameBits) {
 
 // The configuration of a run is a recipe, with other numbers of stages too.
 TEST_F(T5Command, TheRecipeOfARunTrainsInOtherLayouts) {
+  make_sentences();
   const Outcome outcome = bash(
-      concat("set -e; export OMP_WAIT_POLICY=passive; ", preprocess("owt", "--split-sentences"),
-             "espalier launch --nproc-per-node 2 train t5", shape(),
+      concat("set -e; export OMP_WAIT_POLICY=passive; espalier launch --nproc-per-node 2 train t5", shape(),
              "--pipeline-model-parallel-size 2 --pipeline-model-parallel-split-rank 1 --activation geglu --data-path "
              "owt_text_sentence --train-iters 2 --save two --save-interval 2; "
              "espalier train t5 --recipe two/config.toml --pipeline-model-parallel-size 1 --save one; "
@@ -210,9 +213,10 @@ TEST_F(T5Command, MegatronsScriptAsWrittenIsToldItsMissingFlag) {
 
 // The script for several processes gives both names of the encoder's length.
 TEST_F(T5Command, MegatronsScriptsTrainWithTheFlag) {
+  make_sentences();
   const Outcome outcome = bash(
-      concat("export OMP_WAIT_POLICY=passive; ", preprocess("owt", "--split-sentences"),
-             megatron_script(vocabulary(), "espalier", "--vocab-extra-ids 100"), " || exit; rm -r checkpoints; ",
+      concat("export OMP_WAIT_POLICY=passive; ", megatron_script(vocabulary(), "espalier", "--vocab-extra-ids 100"),
+             " || exit; rm -r checkpoints; ",
              megatron_script(vocabulary(), "espalier launch --nproc-per-node 4",
                              "--vocab-extra-ids 100 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "
                              "--pipeline-model-parallel-split-rank 1 --seq-length 64")));
@@ -302,8 +306,9 @@ TEST_F(T5Command, DataWithoutSentencesIsWarnedOf) {
 }
 
 TEST_F(T5Command, ASplitOfOneStageHasNoEffect) {
+  make_sentences();
   const Outcome outcome =
-      bash(concat(preprocess("owt", "--split-sentences"), "espalier train t5", shape(),
+      bash(concat("espalier train t5", shape(),
                   "--data-path owt_text_sentence --train-iters 1 --pipeline-model-parallel-split-rank 1 --activation "
                   "relu --openai-gelu"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
@@ -315,12 +320,12 @@ TEST_F(T5Command, ASplitOfOneStageHasNoEffect) {
 
 // What is planned, what is trained and what is stored have as many parameters as the formula.
 TEST_F(T5Command, PlansCountTheParametersThatARunSaves) {
-  const Outcome outcome =
-      bash(concat("set -e; ", preprocess("owt", "--split-sentences"), "espalier plan t5", shape(),
-                  "--data-path owt_text_sentence --json > plan; espalier train t5", shape(),
-                  "--data-path owt_text_sentence --train-iters 1 --save run --save-interval 1 >/dev/null; "
-                  "espalier plan t5",
-                  shape(), "--pipeline-model-parallel-size 4 --gpus 4"));
+  make_sentences();
+  const Outcome outcome = bash(concat(
+      "set -e; espalier plan t5", shape(), "--data-path owt_text_sentence --json > plan; espalier train t5", shape(),
+      "--data-path owt_text_sentence --train-iters 1 --save run --save-interval 1 >/dev/null; "
+      "espalier plan t5",
+      shape(), "--pipeline-model-parallel-size 4 --gpus 4"));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   // 322 words and 100 sentinels, padded to 512; 64 positions.
   const int64_t h = 32, words = 512;
@@ -370,8 +375,9 @@ uint64_t hash_of_sample(int64_t number, const nlohmann::json& sample) {
 }
 
 TEST_F(T5Command, AnImportWhoseDecoderBeginsOtherwiseIsRefused) {
+  make_sentences();
   const Outcome outcome = bash(concat(
-      "set -e; ", preprocess("owt", "--split-sentences"), "espalier train t5", shape(),
+      "set -e; espalier train t5", shape(),
       "--data-path owt_text_sentence --train-iters 1 --save run --save-interval 1 --position-embedding-type relative "
       "--normalization rmsnorm --disable-bias-linear --unscaled-attention-scores --scale-tied-logits --activation relu "
       ">/dev/null 2>&1; espalier checkpoint export-hf --load run --output hf; espalier checkpoint import-hf --input hf "
@@ -386,7 +392,8 @@ TEST_F(T5Command, AnImportWhoseDecoderBeginsOtherwiseIsRefused) {
 }
 
 TEST_F(T5Command, AnswersAndTheirScoresAreThoseThatAPromptGetsAlone) {
-  const Outcome trained = bash(concat("set -e; ", preprocess("owt", "--split-sentences"), "espalier train t5", shape(),
+  make_sentences();
+  const Outcome trained = bash(concat("set -e; espalier train t5", shape(),
                                       "--data-path owt_text_sentence --eval-iters 0 --save run --save-interval 30 "
                                       ">/dev/null 2>&1"));
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
@@ -430,8 +437,9 @@ TEST_F(T5Command, AnswersAndTheirScoresAreThoseThatAPromptGetsAlone) {
 }
 
 TEST_F(T5Command, SamplesAreShownAsTheRunReadsThem) {
+  make_sentences();
   const Outcome outcome = bash(concat(
-      "set -e; ", preprocess("owt", "--split-sentences"), "espalier train t5", shape(),
+      "set -e; espalier train t5", shape(),
       "--data-path owt_text_sentence --train-iters 2 --eval-iters 0 --save run --save-interval 2 >/dev/null; "
       "espalier data sample t5 --data-path owt_text_sentence --seq-length 64 --decoder-seq-length 32 --split 90,10,0 "
       "--num-samples 32,0,0 --count 32 --json",
@@ -448,10 +456,11 @@ TEST_F(T5Command, SamplesAreShownAsTheRunReadsThem) {
 }
 
 TEST_F(T5Command, SamplesAreReadWithBertsVocabularyUnlessToldOtherwise) {
+  make_sentences();
   const std::string sample = concat(
       " && espalier data sample t5 --json --data-path owt_text_sentence --seq-length 64 --decoder-seq-length 32 ",
       "--vocab-extra-ids 100 --vocab-file ", vocabulary());
-  const Outcome outcome = bash(concat(preprocess("owt", "--split-sentences"), "true", sample, " >by_default", sample,
+  const Outcome outcome = bash(concat("true", sample, " >by_default", sample,
                                       " --tokenizer-type BertWordPieceLowerCase >named; cmp by_default named"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
   EXPECT_NE(read_file(folder_ / "work/named"), "");

@@ -15,13 +15,13 @@ using Json = nlohmann::json;
 class TensorRanks : public Command {
  protected:
   void train(const std::string& more) {
-    const Outcome outcome =
-        bash(concat("espalier train gpt ", tiny_gpt_data(),
-                    "--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 64 --max-position-embeddings "
-                    "64 --micro-batch-size 2 "
-                    "--global-batch-size 2 --lr 1e-2 --train-iters 6 --split 100,0,0 --eval-iters 0 --num-threads 1 "
-                    "--make-vocab-size-divisible-by 1 --save run --save-interval 6 ",
-                    more));
+    const Outcome outcome = made_once(
+        concat("espalier train gpt ", tiny_gpt_data(),
+               "--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 64 --max-position-embeddings "
+               "64 --micro-batch-size 2 "
+               "--global-batch-size 2 --lr 1e-2 --train-iters 6 --split 100,0,0 --eval-iters 0 --num-threads 1 "
+               "--make-vocab-size-divisible-by 1 --save run --save-interval 6 ",
+               more));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
   }
   void train_bloom() { train("--position-embedding-type alibi --embed-layernorm --ema 0.9"); }

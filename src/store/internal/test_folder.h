@@ -46,10 +46,16 @@ inline void write_text(const std::filesystem::path& path, const std::string& tex
   std::ofstream(path, std::ios::binary) << text;
 }
 
+// In place: a file that is written anew some file systems bring to the disk at once.
 inline void flip_bit(const std::filesystem::path& path, int64_t byte, int bit) {
-  std::string content = read_file(path);
-  content.at(static_cast<size_t>(byte)) ^= static_cast<char>(1 << bit);
-  write_text(path, content);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(byte);
+  const int before = file.get();
+  ASSERT_TRUE(file.good()) << path << " has no byte " << byte;
+  file.seekp(byte);
+  file.put(static_cast<char>(before ^ (1 << bit)));
+  file.close();
+  ASSERT_TRUE(file.good()) << path;
 }
 
 // A checkpoint's worth of tensors: two files of weights, one of optimizer state, awkward sizes, an empty one, bytes
