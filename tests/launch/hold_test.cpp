@@ -76,7 +76,7 @@ class HeldRanks : public testing::Test {
 // Two launchers, as on two machines, of two ranks each, with ZeRO over all of them; sums of more than two ranks are the
 // same on one machine only with --canonical-reduction.
 TEST_F(HeldRanks, OfAnotherMachineKeepTheirProcessesToo) {
-  num_ranks_ = 4, num_steps_ = 300, more_ = "--bf16 --use-distributed-optimizer --canonical-reduction";
+  num_ranks_ = 4, num_steps_ = 200, more_ = "--bf16 --use-distributed-optimizer --canonical-reduction";
   const int port = 20000 + static_cast<int>(getpid() % 9000);
   const auto launch = [&](const std::string& name) {
     return std::make_unique<LauncherProcess>(
@@ -187,7 +187,7 @@ TEST_F(HeldRanks, AreKilledWhateverTheyDo) {
 }
 
 TEST_F(HeldRanks, GoOnAlsoWhereTwoAreKilledAtOnce) {
-  start(4, 300, "--bf16");
+  start(4, 200, "--bf16");
   const Ranks before = train_on(5);
   kill(before.at(1), SIGKILL), kill(before.at(2), SIGKILL);
   ASSERT_NO_FATAL_FAILURE(wait_for_start(2));
@@ -199,7 +199,7 @@ TEST_F(HeldRanks, GoOnAlsoWhereTwoAreKilledAtOnce) {
 
 // While it starts: then those that wait for it start anew as well, if they have not got further than that.
 TEST_F(HeldRanks, WhatTakesAPlaceIsKilledToo) {
-  start(4, 300, "--bf16");
+  start(4, 200, "--bf16");
   const Ranks before = train_on(5);
   kill(before.at(1), SIGKILL);
   for (int number = 0; number < 3; ++number) {
@@ -216,7 +216,7 @@ TEST_F(HeldRanks, WhatTakesAPlaceIsKilledToo) {
 
 // It leaves nothing, and is ended after some seconds.
 TEST_F(HeldRanks, OneThatStandsStillIsStartedAgainAsWell) {
-  start(3, 300, "--global-batch-size 6 --train-samples 1800 --lr-decay-samples 1800 --bf16");
+  start(3, 200, "--global-batch-size 6 --train-samples 1200 --lr-decay-samples 1200 --bf16");
   const Ranks before = train_on(5);
   kill(before.at(2), SIGSTOP);
   kill(before.at(1), SIGKILL);
@@ -260,7 +260,7 @@ TEST_F(HeldRanks, StopAfterTheNextStartWhereTheyWereToldSoBefore) {
 // A kill switch that comes between a failure and the next start: nothing is on disk, so what is in memory is saved.
 TEST_F(HeldRanks, SaveTheStepsInMemoryWhereTheKillSwitchComesBeforeTheyHaveLoaded) {
   const std::string kill_switch = folder_ / "end", flags = "--bf16 --kill-switch-path " + kill_switch;
-  start(2, 300, flags);
+  start(2, 200, flags);
   const Ranks before = train_on(5);
   kill(before.at(1), SIGKILL);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until the launcher knows it
@@ -269,17 +269,17 @@ TEST_F(HeldRanks, SaveTheStepsInMemoryWhereTheKillSwitchComesBeforeTheyHaveLoade
   EXPECT_EQ(launcher_->exit_code(), 0) << launcher_->said();
   EXPECT_EQ(starts(), 2u) << launcher_->said();
   ASSERT_GE(steps(), 5u);
-  EXPECT_LT(steps(), 300u);
+  EXPECT_LT(steps(), 200u);
   EXPECT_EQ(saved_steps(folder_ / "run"), std::vector<int64_t>{static_cast<int64_t>(steps())}) << launcher_->said();
   fs::remove(kill_switch);
-  start(2, 300, flags);
+  start(2, 200, flags);
   expect_ends_as_if_left_alone();
 }
 
 // The launcher has seen the kill switch, and the ranks could not save: one of them stands still, and is killed.
 TEST_F(HeldRanks, SaveTheStepsInMemoryWhereARankIsKilledAfterTheKillSwitch) {
   const std::string kill_switch = folder_ / "end", flags = "--bf16 --kill-switch-path " + kill_switch;
-  start(2, 300, flags);
+  start(2, 200, flags);
   const Ranks before = train_on(5);
   kill(before.at(1), SIGSTOP);
   std::ofstream(kill_switch) << "end";
@@ -290,7 +290,7 @@ TEST_F(HeldRanks, SaveTheStepsInMemoryWhereARankIsKilledAfterTheKillSwitch) {
   EXPECT_EQ(starts(), 2u) << launcher_->said();
   EXPECT_EQ(saved_steps(folder_ / "run"), std::vector<int64_t>{static_cast<int64_t>(steps())}) << launcher_->said();
   fs::remove(kill_switch);
-  start(2, 300, flags);
+  start(2, 200, flags);
   expect_ends_as_if_left_alone();
 }
 
