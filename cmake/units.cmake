@@ -7,11 +7,12 @@
 # The units are made here and not by CMake's UNITY_BUILD, because its units name sources by absolute paths, so that ccache
 # cannot share them between two folders of the project.
 set(ESPALIER_UNITS ON CACHE BOOL "compile several sources as one; OFF: each alone, after a compiler's crash")
-# Four times as many sources a unit take about 0.6 of the time of a processor, and up to 2 GB each; fewer are compiled at
-# once, and again after a change. Who changes sources on a machine of few cores sets 1.
+# Units of four times as many sources take about 0.6 of the processor time, and up to 2 GB each; fewer can be compiled side
+# by side, and more is compiled again after a change: who edits sources on a machine of few cores sets 1.
 cmake_host_system_information(RESULT num_cores QUERY NUMBER_OF_LOGICAL_CORES)
 cmake_host_system_information(RESULT memory_mib QUERY TOTAL_PHYSICAL_MEMORY)
-math(EXPR mib_per_compiler "${memory_mib} / (${num_cores} + 2)")  # as many as ninja runs
+math(EXPR num_compilers "${num_cores} + 1")  # as ninja has it for one core or two, and one more for more
+math(EXPR mib_per_compiler "${memory_mib} / ${num_compilers}")
 if(num_cores LESS_EQUAL 4 AND mib_per_compiler GREATER 2500)
   set(unit_factor 4)
 else()

@@ -109,8 +109,8 @@ TEST_F(Step, PastTheCacheTheSameBytesAreRead) {
   EXPECT_TRUE(read_tensor(before, "t2") == contents[2]);
 }
 
-// In every file of the folder one bit of each byte near its begin and its end, where lengths, names and checksums are,
-// and of every fifth byte between; with ESPALIER_TEST_ALL every bit.
+// In every file of the folder one bit of each byte near its beginning and its end, where lengths, names and checksums
+// are, and of every fifth byte between; with ESPALIER_TEST_ALL every bit.
 TEST_F(Step, AFlippedBitAnywhereIsFoundByVerifyAndByReading) {
   SmallCheckpoint small;
   small.save(folder_, 1);

@@ -74,10 +74,10 @@ TEST_F(ObjectiveCommand, PairsTrainFromJsonlOnTwoProcessesAndGoOnToTheSameBits) 
 
 TEST_F(ObjectiveCommand, APrefixModelThatIsKilledGoesOnToTheSameBits) {
   const std::string train = concat("espalier pretrain_prefix_lm.py", shape(),
-                                   "--data-path ../owt_text_document --loss-on-targets-only --bf16 --train-iters 15 ");
+                                   "--data-path ../owt_text_document --loss-on-targets-only --bf16 ");
   const Outcome outcome =
       bash(concat("export OMP_WAIT_POLICY=passive; ", preprocess("p3"), train,
-                  "--save straight --save-interval 15 || exit; ", train,
+                  "--save straight --save-interval 30 || exit; ", train,
                   "--save killed --save-interval 3 & P=$!; "
                   "until [ -d killed/step_00000003 ]; do sleep 0.01; done; kill -9 $P; wait $P; ",
                   train, "--save killed --load killed --save-interval 3 && espalier checkpoint diff straight killed"));

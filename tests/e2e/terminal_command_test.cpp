@@ -178,7 +178,7 @@ TEST_F(Command, EveryCommandHasAManPageThatRendersWithoutWarnings) {
   EXPECT_NE(text.find(".TH ESPALIER\\-TRAIN\\-GPT 1"), std::string::npos);
   EXPECT_NE(text.find("\n\\fB\\-\\-num\\-layers\\fR"), std::string::npos);
   if (bash("command -v man && command -v groff").exit_code != 0) GTEST_SKIP() << "there is no man or groff";
-  // A page takes man a tenth of a second.
+  // A page takes man a tenth of a second: five of them without --all.
   const std::string pages = test::long_version()
                                 ? "man1/*.1"
                                 : "man1/espalier{,-train-gpt,-generate,-runs-show,-checkpoint-import-megatron}.1";

@@ -15,7 +15,7 @@ class Clock : public testing::Test {
   std::string training(const std::string& save) const {
     return "train gpt" + command_line(tiny_run(folder_ / "data") + Words{"--save", folder_ / save, "--save-interval",
                                                                          "50", "--num-threads", "1", "--train-samples",
-                                                                         "4000", "--lr-decay-samples", "4000"});
+                                                                         "6000", "--lr-decay-samples", "4000"});
   }
   TemporaryFolder folder_;
 };

@@ -398,7 +398,7 @@ class HeldRanksOverMany : public HeldRanks, public testing::WithParamInterface<c
 // Of two ranks the second is killed again and again; the first is one process from the beginning to the end.
 TEST_P(HeldRanksOverMany, StartsKeepNothingOfThoseBefore) {
   if (!long_version() && GetParam() == std::string("gloo")) GTEST_SKIP() << "takes a minute: --all";
-  const int kills = in_suite_or_all(9, 20);
+  const int kills = in_suite_or_all(12, 20);
   start(2, 60 * (kills + 2),
         concat("--bf16 --hidden-size 192 --use-distributed-optimizer --save-interval 50 --distributed-backend ",
                GetParam()));

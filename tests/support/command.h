@@ -65,7 +65,7 @@ class Command : public testing::Test {
     return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err"), seconds};
   }
   // As bash(), of what several tests begin with: what succeeds is done once in this process, and its files are copied
-  // for every later test that gives the same command.
+  // for every later test that gives the same command. What a test has written before must be the same as well.
   Outcome made_once(const std::string& command) const {
     static MadeFiles made;
     const auto copy = [](const fs::path& from, const fs::path& to) {

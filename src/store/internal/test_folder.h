@@ -46,7 +46,7 @@ inline void write_text(const std::filesystem::path& path, const std::string& tex
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// In place: a file that is written anew some file systems bring to the disk at once.
+// In place: some file systems bring a file that is written anew to the disk at once.
 inline void flip_bit(const std::filesystem::path& path, int64_t byte, int bit) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(byte);
