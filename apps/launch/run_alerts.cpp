@@ -1,7 +1,5 @@
 #include "apps/launch/run_alerts.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <csignal>
