@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMinProductsPerThread = 1 << 16;
 
-int64_t panels_of(int64_t size) { return (size + kWidePanel - 1) / kWidePanel; }
+int64_t panels_of(int64_t size) { return (size + PanelRowProduct::kPanel - 1) / PanelRowProduct::kPanel; }
 int64_t grain_of(int64_t products_of_one) {
   return std::max<int64_t>(1, kMinProductsPerThread / std::max<int64_t>(1, products_of_one));
 }
@@ -56,9 +56,9 @@ RowProduct part_of(RowProduct args, int64_t begin, int64_t end, int64_t type_byt
 void multiply_by_panels(const RowProduct& args, at::ScalarType type) {
   const TypedRowKernels& kernels = row_kernels(type);
   const int64_t panels = panels_of(args.tokens), blocks = panels_of(args.outputs);
-  const int64_t panel_size = kWidePanel * PanelRowProduct::padded_inputs(args.inputs);
+  const int64_t panel_size = PanelRowProduct::kPanel * PanelRowProduct::padded_inputs(args.inputs);
   const auto tokens = [&](int64_t begin, int64_t end) {  // of those panels
-    return part_of(args, begin * kWidePanel, std::min(end * kWidePanel, args.tokens),
+    return part_of(args, begin * PanelRowProduct::kPanel, std::min(end * PanelRowProduct::kPanel, args.tokens),
                    static_cast<int64_t>(at::elementSize(type)));
   };
   const at::Tensor x = scratch_of(at::kFloat, panels * panel_size);
@@ -73,7 +73,7 @@ void multiply_by_panels(const RowProduct& args, at::ScalarType type) {
   // Where there are too few blocks for all threads, tokens are divided too, and a block is turned for each share.
   const int64_t wanted = std::clamp<int64_t>(2 * at::get_num_threads() / blocks, 1, panels);
   const int64_t share = (panels + wanted - 1) / wanted, shares = (panels + share - 1) / share;
-  const int64_t products = kWidePanel * kWidePanel * share * args.inputs;
+  const int64_t products = PanelRowProduct::kPanel * PanelRowProduct::kPanel * share * args.inputs;
   at::parallel_for(0, blocks * shares, grain_of(products), [&](int64_t begin, int64_t end) {
     const at::Tensor scratch = scratch_of(at::kFloat, PanelRowProduct::scratch_size(args.inputs));
     for (int64_t i = begin; i < end; ++i) {

@@ -214,20 +214,28 @@ struct ProductPart {
   bool last() const { return end == inputs; }
 };
 
-// Products in fp32 (kernels/wide_product.h) by panels: kWidePanel rows of A or columns of B as fp32
-// [depth][kWidePanel].
-inline constexpr int64_t kWidePanel = 32;
-// What a panel is made of: `count` of its rows or columns, at most kWidePanel; the others become zero.
+// Products in fp32 (kernels/wide_product.h) by panels: as many rows of A, or columns of B, as a tile of C in registers
+// has, as fp32 [depth][width]; so what a tile reads has no gaps, which would fill the first-level cache as well.
+//
+// What panels are made of: rows of A, or columns of B, of which the last panel lacks what there is not; zeros there.
 struct PanelSource {
   const void* values;
   int64_t stride;  // elements between rows of the source
   int64_t count, depth;
 };
-// c [rows, columns] = a b + addend of one panel of A and one of B; each element the sum over the depth in order, then
-// the addend, which may be c.
+struct PackPanels {
+  // Writes panels panel_stride elements apart.
+  using Pack = void (*)(const PanelSource&, int64_t panel_stride, float* panels);
+  Pack along;   // rows of the source run along the panels: [depth, count]
+  Pack across;  // they run along the depth: [count, depth]. Of A: may write kPackSlack elements after the last panel.
+};
+inline constexpr int64_t kPackSlack = 16;
+// c [rows, columns] = a b + addend of panels of A and one of B; each element the sum over the depth in order, then the
+// addend, which may be c.
 struct PanelProduct32 {
-  const float* a;
+  const float* a;  // panels one after another
   const float* b;
+  const float* next_b;  // the panel of the next product, fetched meanwhile; nullptr: none
   int64_t depth, rows, columns;
   const float* addend;  // nullptr: none
   int64_t addend_stride;
@@ -235,17 +243,18 @@ struct PanelProduct32 {
   int64_t c_stride;
 };
 
-// RowProduct of many tokens in fp32, kWidePanel outputs of one call, with the same bits. Tokens, and the weights of a
-// block, are panels [kLanes][padded_inputs / kLanes][kWidePanel], where lane l has the inputs l, l + kLanes, ...
+// RowProduct of many tokens in fp32, kPanel outputs of one call, with the same bits. Tokens, and the weights of a
+// block, are panels [kLanes][padded_inputs / kLanes][kPanel], where lane l has the inputs l, l + kLanes, ...
 struct PanelRowProduct {
-  static constexpr int64_t kLanes = 16;                      // of a vector, which has as many running sums of an output
-  static constexpr int64_t kTile = kWidePanel * kWidePanel;  // sums of a panel's tokens and a block's outputs
-  static constexpr int64_t kTiles = 4;                       // one for each time that the lanes are halved
+  static constexpr int64_t kPanel = 32;
+  static constexpr int64_t kLanes = 16;              // of a vector, which has as many running sums of an output
+  static constexpr int64_t kTile = kPanel * kPanel;  // sums of a panel's tokens and a block's outputs
+  static constexpr int64_t kTiles = 4;               // one for each time that the lanes are halved
   static_assert(1 << kTiles == kLanes);
   // Turning the weights costs a product of 16 tokens half of its rate, and pays from about this many on.
   static constexpr int64_t kLeastTokens = 32;
   static int64_t padded_inputs(int64_t inputs) { return (inputs + kLanes - 1) / kLanes * kLanes; }
-  static int64_t scratch_size(int64_t inputs) { return kWidePanel * padded_inputs(inputs) + kTiles * kTile; }
+  static int64_t scratch_size(int64_t inputs) { return kPanel * padded_inputs(inputs) + kTiles * kTile; }
 
   RowProduct product;  // its x is not read
   const float* x;      // panels of its tokens
@@ -325,12 +334,11 @@ struct TypedRowKernels {
   OptimizerKernels update;
   void (*row_product)(const RowProduct&, int64_t block);
   void (*panel_row_product)(const PanelRowProduct&, int64_t block);
-  void (*pack_lanes)(const PanelSource&, float* panel);  // pack_across as PanelRowProduct takes it
+  void (*pack_lanes)(const PanelSource&, float* panel);  // rows of at most kPanel tokens or outputs
   void (*append_to_pages)(const PagedAttention&, int64_t count, int64_t group);  // the first `count` tokens
   // Of `count` tokens (at most kPagedTile) of one sequence from `first` on, and one query head.
   void (*paged_attention)(const PagedAttention&, int64_t first, int64_t count, int64_t head);
-  void (*pack_along)(const PanelSource&, float* panel);   // rows of the source run along the panel: [depth, count]
-  void (*pack_across)(const PanelSource&, float* panel);  // they run along the depth: [count, depth]
+  PackPanels pack_rows, pack_columns;  // of A, of B
   void (*column_sums)(const void* x, int64_t columns, int64_t first, int64_t last, float* sums);
   void (*round_row)(const float* values, int64_t count, void* rounded);  // to the compute type
   void (*add_to_row)(float* sum, const void* row, int64_t count);        // sum[i] += row[i]
@@ -345,6 +353,7 @@ struct TypedRowKernels {
 
 struct RowKernels {
   TypedRowKernels fp32, bf16, fp16;
+  int64_t panel_rows, panel_columns;  // widths of a panel of A and of B
   void (*multiply_panels)(const PanelProduct32&);
   // sums[c] = partials[0][c] + partials[1][c] + ..., in that order, for c in first .. last - 1
   void (*add_partials)(const float* partials, int64_t num_partials, int64_t columns, int64_t first, int64_t last,

@@ -8,55 +8,89 @@
 
 namespace espalier::kernels {
 
-template <class V, class T>
-void pack_along(const PanelSource& source, float* panel) {
-  const T* row = static_cast<const T*>(source.values);
-  for (int64_t at = 0; at < source.depth; ++at, row += source.stride, panel += kWidePanel) {
-    if (source.count == kWidePanel) {
-      V::load(row).store(panel);
-      V::load(row + V::kWidth).store(panel + V::kWidth);
+template <class V>
+inline constexpr int64_t kPanelRows = V::kPanelRows;
+template <class V>
+inline constexpr int64_t kPanelColumns = V::kPanelVectors* V::kWidth;
+
+// One row of the source, of which a panel has kWidth elements.
+template <class V, class T, int64_t kWidth>
+inline void pack_row(const T* row, int64_t count, int64_t panel_stride, float* panels) {
+  constexpr int64_t kChunk = kWidth % V::kWidth == 0 ? kWidth : 8 * kWidth;  // widened at once
+  static_assert(kChunk % V::kWidth == 0);
+  for (int64_t first = 0; first < count; first += kChunk, panels += kChunk / kWidth * panel_stride) {
+    if (count - first >= kChunk && kChunk == kWidth) {
+      for (int64_t i = 0; i < kChunk; i += V::kWidth) V::load(row + first + i).store(panels + i);
       continue;
     }
-    set_zero<V>(panel, kWidePanel);
-    for_each_vector<V>(source.count, [&](int64_t i, auto lanes) { lanes.store(panel + i, lanes.load(row + i)); });
+    float wide[kChunk];
+    const int64_t now = count - first < kChunk ? count - first : kChunk;
+    const int64_t padded = (now + kWidth - 1) / kWidth * kWidth;
+    for_each_vector<V>(now, [&](int64_t i, auto lanes) { lanes.load(row + first + i).store(wide + i); });
+    set_zero<V>(wide + now, padded - now);
+    for (int64_t i = 0; i < padded; i += kWidth)
+      __builtin_memcpy(panels + i / kWidth * panel_stride, wide + i, kWidth * sizeof(float));
   }
 }
 
-// place(i): where the panel has element i of the depth. What padding adds to the depth is zero.
-template <class V, class T, class Place>
-inline void transpose_into(const PanelSource& source, int64_t padded_depth, float* panel, const Place& place) {
-  static_assert(V::kWidth == 16 && kWidePanel == 2 * V::kWidth);
+template <class V, class T, int64_t kWidth>
+void pack_along(const PanelSource& source, int64_t panel_stride, float* panels) {
+  const T* row = static_cast<const T*>(source.values);
+  for (int64_t at = 0; at < source.depth; ++at, row += source.stride, panels += kWidth)
+    pack_row<V, T, kWidth>(row, source.count, panel_stride, panels);
+}
+
+// put(i, rows): element i of the depth of at most V::kWidth rows of the source, zeros for others. Up to padded_depth,
+// with zeros after the source's depth.
+template <class V, class T, class Put>
+inline void transpose_rows(const PanelSource& source, int64_t padded_depth, const Put& put) {
+  static_assert(V::kWidth == 16);
   for_each_vector<V>(source.depth, [&](int64_t at, auto lanes) {
     const int64_t depths = padded_depth - at < V::kWidth ? padded_depth - at : V::kWidth;
-    for (int64_t first = 0; first < kWidePanel; first += V::kWidth) {
-      V rows[16];
-      for (int64_t i = 0; i < 16; ++i)
-        rows[i] = first + i < source.count
-                      ? lanes.load(static_cast<const T*>(source.values) + (first + i) * source.stride + at)
-                      : V::all(0);
-      transpose(rows);
-      for (int64_t i = 0; i < depths; ++i) rows[i].store(panel + place(at + i) * kWidePanel + first);
-    }
+    V rows[16];
+    for (int64_t i = 0; i < 16; ++i)
+      rows[i] =
+          i < source.count ? lanes.load(static_cast<const T*>(source.values) + i * source.stride + at) : V::all(0);
+    transpose(rows);
+    for (int64_t i = 0; i < depths; ++i) put(at + i, rows[i]);
   });
 }
 
+// Rows first .. of the source, at most V::kWidth.
 template <class V, class T>
-void pack_across(const PanelSource& source, float* panel) {
-  transpose_into<V, T>(source, source.depth, panel, [](int64_t i) { return i; });
+inline PanelSource rows_from(const PanelSource& source, int64_t first, int64_t most) {
+  const int64_t left = source.count - first;
+  return {.values = static_cast<const T*>(source.values) + first * source.stride,
+          .stride = source.stride,
+          .count = left < most ? left : most,
+          .depth = source.depth};
+}
+
+// Where a panel is narrower than a vector, what is written beyond its end is written over by what comes next.
+template <class V, class T, int64_t kWidth>
+void pack_across(const PanelSource& source, int64_t panel_stride, float* panels) {
+  constexpr int64_t kStep = kWidth < V::kWidth ? kWidth : V::kWidth;
+  for (int64_t first = 0; first < source.count; first += kWidth, panels += panel_stride)
+    for (int64_t i = 0; i < kWidth; i += kStep)
+      transpose_rows<V, T>(rows_from<V, T>(source, first + i, kStep), source.depth,
+                           [&](int64_t at, V value) { value.store(panels + at * kWidth + i); });
 }
 
 template <class V, class T>
 void pack_lanes(const PanelSource& source, float* panel) {
-  constexpr int64_t kLanes = PanelRowProduct::kLanes;
+  constexpr int64_t kLanes = PanelRowProduct::kLanes, kPanel = PanelRowProduct::kPanel;
   const int64_t padded = PanelRowProduct::padded_inputs(source.depth), of_lane = padded / kLanes;
-  transpose_into<V, T>(source, padded, panel, [=](int64_t i) { return i % kLanes * of_lane + i / kLanes; });
+  for (int64_t first = 0; first < kPanel; first += V::kWidth)
+    transpose_rows<V, T>(rows_from<V, T>(source, first, V::kWidth), padded, [&](int64_t i, V value) {
+      value.store(panel + (i % kLanes * of_lane + i / kLanes) * kPanel + first);
+    });
 }
 
-// c = product's rows and columns from the given ones on + addend, kRows x kPanelVectors vectors of them.
-template <class V, int kRows>
-inline void panel_tile(const PanelProduct32& product, int64_t first_row, int64_t first_column) {
+// c = a b + addend, kRows x V::kPanelVectors vectors, of panels with kStepA and kStepB elements for each depth.
+template <class V, int kRows, int64_t kStepA, int64_t kStepB>
+inline void panel_tile(const float* a, const float* b, int64_t depth, const float* addend, int64_t addend_stride,
+                       float* c, int64_t c_stride) {
   constexpr int kVectors = V::kPanelVectors;
-  float* const c = product.c + first_row * product.c_stride + first_column;
   V sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
@@ -65,12 +99,11 @@ inline void panel_tile(const PanelProduct32& product, int64_t first_row, int64_t
       sum[row][i] = V::all(0);
       // Rows of C are far apart. Into the second level: at a distance of a power of two they would drive each other and
       // the panels out of the first, worth a tenth of such a product.
-      __builtin_prefetch(c + row * product.c_stride + i * V::kWidth, /*for writing=*/0, /*level 2*/ 2);
+      __builtin_prefetch(c + row * c_stride + i * V::kWidth, /*for writing=*/0, /*level 2*/ 2);
     }
   }
-  const float* a = product.a + first_row;
-  const float* b = product.b + first_column;
-  for (int64_t at = 0; at < product.depth; ++at, a += kWidePanel, b += kWidePanel) {
+#pragma GCC unroll 4
+  for (int64_t at = 0; at < depth; ++at, a += kStepA, b += kStepB) {
     V right[kVectors];
 #pragma GCC unroll 2
     for (int i = 0; i < kVectors; ++i) right[i] = V::load(b + i * V::kWidth);
@@ -81,54 +114,53 @@ inline void panel_tile(const PanelProduct32& product, int64_t first_row, int64_t
       for (int i = 0; i < kVectors; ++i) sum[row][i] = fma(left, right[i], sum[row][i]);
     }
   }
-  const float* addend = product.addend;
-  if (addend != nullptr) addend += first_row * product.addend_stride + first_column;
+  // All is loaded before any is stored: a load after a store at a distance of 4 KiB would wait for it.
+  if (addend != nullptr) {
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kVectors; ++i)
+        sum[row][i] = sum[row][i] + V::load(addend + row * addend_stride + i * V::kWidth);
+    }
+  }
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
 #pragma GCC unroll 2
-    for (int i = 0; i < kVectors; ++i) {
-      const int64_t column = i * V::kWidth;
-      V value = sum[row][i];
-      if (addend != nullptr) value = value + V::load(addend + row * product.addend_stride + column);
-      value.store(c + row * product.c_stride + column);
-    }
+    for (int i = 0; i < kVectors; ++i) sum[row][i].store(c + row * c_stride + i * V::kWidth);
   }
 }
 
-// Tiles of as equal heights as can be, down to the last row of a panel or beyond the last of C.
-template <class V, int kFirstRow = 0>
-inline void panel_tiles(const PanelProduct32& product, int64_t first_column) {
-  if constexpr (kFirstRow < kWidePanel) {
-    if (kFirstRow >= product.rows) return;
-    constexpr int kLeft = kWidePanel - kFirstRow, kTiles = (kLeft + V::kPanelRows - 1) / V::kPanelRows;
-    constexpr int kRows = (kLeft + kTiles - 1) / kTiles;
-    panel_tile<V, kRows>(product, kFirstRow, first_column);
-    panel_tiles<V, kFirstRow + kRows>(product, first_column);
-  }
-}
-
-// c = a b + addend, whole columns and the rows of whole tiles.
+// Fetches part `number` of `parts` of a panel of B.
 template <class V>
-inline void multiply_whole_panels(const PanelProduct32& product) {
-  constexpr int64_t kColumns = V::kPanelVectors * V::kWidth;
-  for (int64_t column = 0; column < product.columns; column += kColumns) panel_tiles<V>(product, column);
+inline void fetch_part(const float* b, int64_t depth, int64_t number, int64_t parts) {
+  const int64_t size = depth * kPanelColumns<V>, share = (size / parts + V::kWidth) / V::kWidth * V::kWidth;
+  const int64_t first = number * share, last = first + share < size ? first + share : size;
+  for (int64_t i = first; i < last; i += V::kWidth) __builtin_prefetch(b + i, /*for writing=*/0, /*level 2*/ 2);
 }
 
 template <class V>
 void multiply_panels(const PanelProduct32& product) {
-  if (product.rows == kWidePanel && product.columns == kWidePanel) return multiply_whole_panels<V>(product);
-  float whole[kWidePanel * kWidePanel];
-  PanelProduct32 padded = product;
-  padded.addend = nullptr;
-  padded.c = whole;
-  padded.c_stride = kWidePanel;
-  multiply_whole_panels<V>(padded);
-  for (int64_t row = 0; row < product.rows; ++row) {
-    for_each_vector<V>(product.columns, [&](int64_t column, auto lanes) {
-      V value = lanes.load(whole + row * kWidePanel + column);
-      if (product.addend != nullptr) value = value + lanes.load(product.addend + row * product.addend_stride + column);
-      lanes.store(product.c + row * product.c_stride + column, value);
-    });
+  constexpr int64_t kRows = kPanelRows<V>, kColumns = kPanelColumns<V>;
+  const float* a = product.a;
+  const int64_t panels = (product.rows + kRows - 1) / kRows;
+  for (int64_t row = 0; row < product.rows; row += kRows, a += product.depth * kRows) {
+    if (product.next_b != nullptr) fetch_part<V>(product.next_b, product.depth, row / kRows, panels);
+    const float* addend = product.addend == nullptr ? nullptr : product.addend + row * product.addend_stride;
+    float* const c = product.c + row * product.c_stride;
+    if (row + kRows <= product.rows && product.columns == kColumns) {
+      panel_tile<V, kRows, kRows, kColumns>(a, product.b, product.depth, addend, product.addend_stride, c,
+                                            product.c_stride);
+      continue;
+    }
+    float whole[kRows * kColumns];
+    panel_tile<V, kRows, kRows, kColumns>(a, product.b, product.depth, nullptr, 0, whole, kColumns);
+    for (int64_t i = 0; i < kRows && row + i < product.rows; ++i) {
+      for_each_vector<V>(product.columns, [&](int64_t column, auto lanes) {
+        V value = lanes.load(whole + i * kColumns + column);
+        if (addend != nullptr) value = value + lanes.load(addend + i * product.addend_stride + column);
+        lanes.store(c + i * product.c_stride + column, value);
+      });
+    }
   }
 }
 
