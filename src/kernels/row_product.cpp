@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kMinProductsPerThread = 1 << 16;
 
-int64_t panels_of(int64_t size) { return (size + PanelRowProduct::kPanel - 1) / PanelRowProduct::kPanel; }
+constexpr int64_t kTokens = PanelRowProduct::kTokens, kOutputs = PanelRowProduct::kOutputs;
+
 int64_t grain_of(int64_t products_of_one) {
   return std::max<int64_t>(1, kMinProductsPerThread / std::max<int64_t>(1, products_of_one));
 }
@@ -55,10 +56,10 @@ RowProduct part_of(RowProduct args, int64_t begin, int64_t end, int64_t type_byt
 
 void multiply_by_panels(const RowProduct& args, at::ScalarType type) {
   const TypedRowKernels& kernels = row_kernels(type);
-  const int64_t panels = panels_of(args.tokens), blocks = panels_of(args.outputs);
-  const int64_t panel_size = PanelRowProduct::kPanel * PanelRowProduct::padded_inputs(args.inputs);
+  const int64_t panels = (args.tokens + kTokens - 1) / kTokens, blocks = (args.outputs + kOutputs - 1) / kOutputs;
+  const int64_t panel_size = PanelRowProduct::tokens_size(args.inputs);
   const auto tokens = [&](int64_t begin, int64_t end) {  // of those panels
-    return part_of(args, begin * PanelRowProduct::kPanel, std::min(end * PanelRowProduct::kPanel, args.tokens),
+    return part_of(args, begin * kTokens, std::min(end * kTokens, args.tokens),
                    static_cast<int64_t>(at::elementSize(type)));
   };
   const at::Tensor x = scratch_of(at::kFloat, panels * panel_size);
@@ -66,14 +67,14 @@ void multiply_by_panels(const RowProduct& args, at::ScalarType type) {
   at::parallel_for(0, panels, grain_of(panel_size), [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
       const RowProduct rows = tokens(panel, panel + 1);
-      kernels.pack_lanes({.values = rows.x, .stride = rows.inputs, .count = rows.tokens, .depth = rows.inputs},
-                         packed + panel * panel_size);
+      kernels.pack_tokens({.values = rows.x, .stride = rows.inputs, .count = rows.tokens, .depth = rows.inputs},
+                          packed + panel * panel_size);
     }
   });
   // Where there are too few blocks for all threads, tokens are divided too, and a block is turned for each share.
   const int64_t wanted = std::clamp<int64_t>(2 * at::get_num_threads() / blocks, 1, panels);
   const int64_t share = (panels + wanted - 1) / wanted, shares = (panels + share - 1) / share;
-  const int64_t products = PanelRowProduct::kPanel * PanelRowProduct::kPanel * share * args.inputs;
+  const int64_t products = kTokens * kOutputs * share * args.inputs;
   at::parallel_for(0, blocks * shares, grain_of(products), [&](int64_t begin, int64_t end) {
     const at::Tensor scratch = scratch_of(at::kFloat, PanelRowProduct::scratch_size(args.inputs));
     for (int64_t i = begin; i < end; ++i) {

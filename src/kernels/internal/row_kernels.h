@@ -243,21 +243,24 @@ struct PanelProduct32 {
   int64_t c_stride;
 };
 
-// RowProduct of many tokens in fp32, kPanel outputs of one call, with the same bits. Tokens, and the weights of a
-// block, are panels [kLanes][padded_inputs / kLanes][kPanel], where lane l has the inputs l, l + kLanes, ...
+// RowProduct of many tokens in fp32, kOutputs outputs of one call, with the same bits. The inputs are divided into
+// kLanes parts, where lane l has the inputs l, l + kLanes, ...; of a lane there are the panels of kTokens tokens, and
+// of kOutputs outputs, one after another.
 struct PanelRowProduct {
-  static constexpr int64_t kPanel = 32;
-  static constexpr int64_t kLanes = 16;              // of a vector, which has as many running sums of an output
-  static constexpr int64_t kTile = kPanel * kPanel;  // sums of a panel's tokens and a block's outputs
-  static constexpr int64_t kTiles = 4;               // one for each time that the lanes are halved
+  static constexpr int64_t kLanes = 16;  // of a vector, which has as many running sums of an output
+  static constexpr int64_t kTokens = 36, kOutputs = 32;
+  static constexpr int64_t kTile = kTokens * kOutputs;  // sums
+  static constexpr int64_t kTiles = 4;                  // one for each time that the lanes are halved
   static_assert(1 << kTiles == kLanes);
   // Turning the weights costs a product of 16 tokens half of its rate, and pays from about this many on.
   static constexpr int64_t kLeastTokens = 32;
-  static int64_t padded_inputs(int64_t inputs) { return (inputs + kLanes - 1) / kLanes * kLanes; }
-  static int64_t scratch_size(int64_t inputs) { return kPanel * padded_inputs(inputs) + kTiles * kTile; }
+  static int64_t lane_inputs(int64_t inputs) { return (inputs + kLanes - 1) / kLanes; }
+  static int64_t token_lane_size(int64_t inputs) { return kTokens * lane_inputs(inputs) + kPackSlack; }
+  static int64_t tokens_size(int64_t inputs) { return kLanes * token_lane_size(inputs); }  // packed
+  static int64_t scratch_size(int64_t inputs) { return kLanes * kOutputs * lane_inputs(inputs) + kTiles * kTile; }
 
   RowProduct product;  // its x is not read
-  const float* x;      // panels of its tokens
+  const float* x;      // packed: tokens_size elements for each kTokens
   float* scratch;      // of the calling thread
 };
 
@@ -334,7 +337,7 @@ struct TypedRowKernels {
   OptimizerKernels update;
   void (*row_product)(const RowProduct&, int64_t block);
   void (*panel_row_product)(const PanelRowProduct&, int64_t block);
-  void (*pack_lanes)(const PanelSource&, float* panel);  // rows of at most kPanel tokens or outputs
+  void (*pack_tokens)(const PanelSource&, float* packed);                        // at most PanelRowProduct::kTokens
   void (*append_to_pages)(const PagedAttention&, int64_t count, int64_t group);  // the first `count` tokens
   // Of `count` tokens (at most kPagedTile) of one sequence from `first` on, and one query head.
   void (*paged_attention)(const PagedAttention&, int64_t first, int64_t count, int64_t head);

@@ -41,7 +41,7 @@ constexpr TypedRowKernels typed_row_kernels() {
           .update = optimizer_kernels<V, T>(spec::Optimizers()),
           .row_product = row_product<V, T>,
           .panel_row_product = panel_row_product<V, T>,
-          .pack_lanes = pack_lanes<V, T>,
+          .pack_tokens = pack_tokens<V, T>,
           .append_to_pages = append_to_pages<V, T>,
           .paged_attention = paged_attention<V, T>,
           .pack_rows = {pack_along<V, T, kPanelRows<V>>, pack_across<V, T, kPanelRows<V>>},

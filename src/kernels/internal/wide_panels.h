@@ -76,21 +76,11 @@ void pack_across(const PanelSource& source, int64_t panel_stride, float* panels)
                            [&](int64_t at, V value) { value.store(panels + at * kWidth + i); });
 }
 
-template <class V, class T>
-void pack_lanes(const PanelSource& source, float* panel) {
-  constexpr int64_t kLanes = PanelRowProduct::kLanes, kPanel = PanelRowProduct::kPanel;
-  const int64_t padded = PanelRowProduct::padded_inputs(source.depth), of_lane = padded / kLanes;
-  for (int64_t first = 0; first < kPanel; first += V::kWidth)
-    transpose_rows<V, T>(rows_from<V, T>(source, first, V::kWidth), padded, [&](int64_t i, V value) {
-      value.store(panel + (i % kLanes * of_lane + i / kLanes) * kPanel + first);
-    });
-}
-
-// c = a b + addend, kRows x V::kPanelVectors vectors, of panels with kStepA and kStepB elements for each depth.
-template <class V, int kRows, int64_t kStepA, int64_t kStepB>
+// c = a b + addend of a panel of A and one of B.
+template <class V>
 inline void panel_tile(const float* a, const float* b, int64_t depth, const float* addend, int64_t addend_stride,
                        float* c, int64_t c_stride) {
-  constexpr int kVectors = V::kPanelVectors;
+  constexpr int kRows = V::kPanelRows, kVectors = V::kPanelVectors;
   V sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
@@ -103,7 +93,7 @@ inline void panel_tile(const float* a, const float* b, int64_t depth, const floa
     }
   }
 #pragma GCC unroll 4
-  for (int64_t at = 0; at < depth; ++at, a += kStepA, b += kStepB) {
+  for (int64_t at = 0; at < depth; ++at, a += kRows, b += kPanelColumns<V>) {
     V right[kVectors];
 #pragma GCC unroll 2
     for (int i = 0; i < kVectors; ++i) right[i] = V::load(b + i * V::kWidth);
@@ -148,12 +138,11 @@ void multiply_panels(const PanelProduct32& product) {
     const float* addend = product.addend == nullptr ? nullptr : product.addend + row * product.addend_stride;
     float* const c = product.c + row * product.c_stride;
     if (row + kRows <= product.rows && product.columns == kColumns) {
-      panel_tile<V, kRows, kRows, kColumns>(a, product.b, product.depth, addend, product.addend_stride, c,
-                                            product.c_stride);
+      panel_tile<V>(a, product.b, product.depth, addend, product.addend_stride, c, product.c_stride);
       continue;
     }
     float whole[kRows * kColumns];
-    panel_tile<V, kRows, kRows, kColumns>(a, product.b, product.depth, nullptr, 0, whole, kColumns);
+    panel_tile<V>(a, product.b, product.depth, nullptr, 0, whole, kColumns);
     for (int64_t i = 0; i < kRows && row + i < product.rows; ++i) {
       for_each_vector<V>(product.columns, [&](int64_t column, auto lanes) {
         V value = lanes.load(whole + i * kColumns + column);
