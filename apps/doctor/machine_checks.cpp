@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "base/thread_pool.h"
 #include "launch/cores.h"
 #include "launch/environment.h"
@@ -118,10 +119,9 @@ std::vector<Finding> check_limits() {
 
 std::vector<Finding> check_network_and_clock() {
   std::vector<Finding> findings;
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
+  const std::string host = host_name();
   addrinfo* addresses = nullptr;
-  const int error = getaddrinfo(host, nullptr, nullptr, &addresses);
+  const int error = getaddrinfo(host.c_str(), nullptr, nullptr, &addresses);
   if (error == 0) freeaddrinfo(addresses);
   findings.push_back({"host name", error == 0 ? Verdict::kGood : Verdict::kWarning,
                       concat(host, error == 0 ? "" : concat(": ", gai_strerror(error))),

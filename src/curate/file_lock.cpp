@@ -13,15 +13,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/host_name.h"
 #include "base/log.h"
 
 namespace espalier::curate {
 
-std::string process_name() {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  return concat(host, "-", ::getpid());
-}
+std::string process_name() { return concat(host_name(), "-", ::getpid()); }
 
 std::optional<FileLock> FileLock::try_take(const std::filesystem::path& file, Kind kind) {
   for (;;) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/host_name.h"
 
 namespace espalier::report {
 namespace {
@@ -58,11 +59,9 @@ std::filesystem::path new_event_file(const std::filesystem::path& directory) {
                            ". Give --tensorboard-dir one that can be created and written to."),
                     ExitCode::kCannotCreate);
   static std::atomic<int> writers{0};
-  char host[256] = "localhost";
-  gethostname(host, sizeof host - 1);
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  return directory /
-         format_printf("events.out.tfevents.%010lld.%s.%d.%d", static_cast<long long>(now), host, getpid(), writers++);
+  return directory / format_printf("events.out.tfevents.%010lld.%s.%d.%d", static_cast<long long>(now),
+                                   host_name().c_str(), getpid(), writers++);
 }
 
 std::string record_of(const std::string& event) {

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <set>
 
+#include "base/host_name.h"
 #include "store/beginning.h"
 #include "store/diff.h"
 #include "store/internal/test_folder.h"
@@ -327,11 +328,9 @@ TEST_F(RunFolder, ALockedFolderNamesItsHolderAndIsFreeWhenTheHolderDies) {
   }
   char byte;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
   const std::string message = error_of([&] { RunLock lock(folder_ / "run"); });
   EXPECT_EQ(message.substr(0, message.find(", since")),
-            concat("'", (folder_ / "run").string(), "' is in use by process ", child, " on ", host));
+            concat("'", (folder_ / "run").string(), "' is in use by process ", child, " on ", host_name()));
   EXPECT_NE(message.find("UTC. Wait for that run, stop it, or use another --save."), std::string::npos) << message;
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);

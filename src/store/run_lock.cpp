@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "store/internal/owner_file.h"
 
 namespace espalier::store {
@@ -24,14 +25,12 @@ constexpr const char* kLockName = ".lock";
 constexpr const char* kOwnerName = ".lock.owner";
 
 std::string lock_text() {
-  char host[256] = "unknown";
-  ::gethostname(host, sizeof host - 1);
   char now[32];
   const std::time_t seconds = std::time(nullptr);
   std::tm parts;
   ::gmtime_r(&seconds, &parts);
   std::strftime(now, sizeof now, "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return concat("process ", ::getpid(), " on ", host, ", since ", now);
+  return concat("process ", ::getpid(), " on ", host_name(), ", since ", now);
 }
 
 // What file systems without flock answer: Lustre ENOSYS or EOPNOTSUPP, NFS without its lock service ENOLCK.

@@ -1,11 +1,10 @@
 #include "train/stragglers.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "base/whereabouts.h"
 
@@ -13,12 +12,6 @@ namespace espalier::train {
 namespace {
 
 constexpr size_t kStepsTogether = 5;
-
-std::string own_host() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 // Ranks whose work is alike.
 std::vector<int64_t> kin_of_ranks(const spec::GridShape& shape) {
@@ -36,7 +29,7 @@ Stragglers::Stragglers(const dist::Grid& grid, report::RunLog& log)
     : grid_(grid),
       log_(log),
       watches_(grid.world.size() > 1 && grid.device.is_cpu()),
-      hosts_(watches_ ? grid.world.gather_texts(own_host()) : std::vector<std::string>{}),
+      hosts_(watches_ ? grid.world.gather_texts(host_name()) : std::vector<std::string>{}),
       rule_(kin_of_ranks(grid.shape)) {}
 
 void Stragglers::before_step(int64_t) {

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -16,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/host_name.h"
 #include "web/listener.h"
 
 namespace espalier::web {
@@ -36,11 +36,6 @@ std::string make_secret() {
   std::string text;
   for (const unsigned char byte : bytes) text += format_printf("%02x", byte);
   return text;
-}
-
-std::string own_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 struct Shared {
@@ -176,7 +171,7 @@ class Server::Impl {
     shared_.options = options;
     shared_.handler = std::move(handler);
     shared_.workers = &workers_;
-    shared_.names = {own_name(), options.host};
+    shared_.names = {host_name(), options.host};
     thread_ = std::thread([this] { context_.run(); });
   }
   ~Impl() {
@@ -210,7 +205,7 @@ Server::Server(const ServerOptions& options, Handler handler)
         const SignalsHeld held;
         return std::make_shared<Impl>(options, std::move(handler));
       }()) {
-  const std::string host = options.host == "0.0.0.0" || options.host == "::" ? own_name()
+  const std::string host = options.host == "0.0.0.0" || options.host == "::" ? host_name()
                            : options.host.find(':') != std::string::npos     ? "[" + options.host + "]"
                                                                              : options.host;
   url_ = concat("http://", host, ":", impl_->port(), "/", impl_->secret(), "/");

@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "base/format.h"
+#include "store/run_folder.h"
 #include "tests/e2e/run_fixture.h"
 #include "tests/support/long_version.h"
 
@@ -66,7 +66,7 @@ TEST(Kill, AtAnyMomentTheRunGoesOnToTheSameBits) {
   int64_t step = 0;
   for (int round = 0; round < 2 && !ended; ++round) {
     step += kStepsOfSave * (1 + below(num_steps() / 9));
-    const std::string saved = folder / ("killed/" + concat("step_", format_printf("%08d", static_cast<int>(step))));
+    const std::string saved = folder / ("killed/" + store::step_folder_name(step));
     const auto begin = Clock::now();
     const auto pause = std::chrono::milliseconds(below(50));
     Clock::time_point due = Clock::time_point::max();
@@ -82,7 +82,7 @@ TEST(Kill, AtAnyMomentTheRunGoesOnToTheSameBits) {
   ASSERT_EQ(status, 0);
   EXPECT_GE(kills, 2);
   EXPECT_EQ(step_records(folder / "killed"), step_records(folder / "straight")) << kills << " kills";
-  const std::string last = format_printf("/step_%08d", static_cast<int>(num_steps()));
+  const std::string last = "/" + store::step_folder_name(num_steps());
   EXPECT_EQ(different_tensors(folder / "straight" + last, folder / "killed" + last), Words{});
 }
 
