@@ -31,8 +31,8 @@ bool multiplies_bf16(CpuIsa isa);
 
 // Our fp32 products (kernels/wide_product.h) are faster than libtorch's at that level of this processor: from AVX2 on
 // except on Intel's. There MKL reaches 0.85 of what the registers can do; on other makers' processors it makes no use
-// of AVX-512 (Zen 5: 110 GFLOP/s a core where ours reach 235) and is a little slower with AVX2 (108 and 115). Arm's
-// were never timed.
+// of AVX-512 (Zen 5: 110 GFLOP/s a core where ours reach 235) and is slower with AVX2 (Zen 3: 57 and 68). Arm's were
+// never timed.
 bool multiplies_fp32(CpuIsa isa);
 
 // All that it can do, lowest first.

@@ -19,10 +19,10 @@ namespace {
 constexpr int64_t kDepthBlock = 384;
 // B packed at once, if its columns leave room for more than one block of the depth.
 constexpr int64_t kPackedElements = 4 << 20;
-// Rows of B that are copied into all panels before the next.
+// Rows of an operand of which some panels get their parts before others do.
 constexpr int64_t kRowsAtOnce = 8;
-// With fewer rows of A packing B costs more than it saves: the library reads it once. (With AVX-512 ours win from 8 on,
-// with AVX2 from 22.)
+// With fewer rows of A packing B costs more than it saves: the library reads it once. (With AVX-512 ours win from 8 on;
+// with AVX2 both are even at 16.)
 constexpr int64_t kMinRows = 16;
 // Rows of A with which a panel of B is worth fetching for a thread by itself.
 constexpr int64_t kRowsOfThread = 64;
@@ -155,14 +155,14 @@ void multiply_share(const Product& product, const PackedBlocks& packed, Range ro
 void multiply(const Product& product, int64_t depth) {
   const Operand &a = product.a, &b = product.b;
   const int64_t padded_columns = b.panels() * b.width(), threads = at::get_num_threads();
-  const int64_t blocks = at_least_one(kPackedElements / at_least_one(padded_columns * kDepthBlock));
+  const int64_t blocks = at_least_one(kPackedElements / at_least_one(b.size() * kDepthBlock));
   const int64_t pass = blocks * kDepthBlock;
   const at::Tensor storage = float_scratch(padded_columns * std::min(pass, depth));
   // Each thread packs its rows of A; where there are too few for all threads, all of them.
   const bool by_rows = a.size() >= kRowsOfThread * threads || a.size() >= b.size();
   const Operand &shared = by_rows ? a : b, &whole = by_rows ? b : a;
-  const int64_t of_a_panel = shared.width() * whole.panels() * whole.width() * std::min(pass, depth);
-  const int64_t grain = at_least_one(kMinMultiplied / at_least_one(of_a_panel));
+  const int64_t work_of_panel = shared.width() * whole.panels() * whole.width() * std::min(pass, depth);
+  const int64_t grain = at_least_one(kMinMultiplied / at_least_one(work_of_panel));
   for (int64_t first = 0; first == 0 || first < depth; first += pass) {
     const PackedBlocks packed(b, {first, std::min(first + pass, depth)}, storage.mutable_data_ptr<float>());
     at::parallel_for(0, shared.panels(), grain, [&](int64_t begin, int64_t end) {

@@ -26,7 +26,8 @@ struct Size {
 // Parts of panels; whole ones; one and two blocks of the depth and more; enough for several threads, which share the
 // rows or, where there are few, the columns.
 constexpr Size kSizes[] = {{1, 1, 1},     {1, 7, 33},    {7, 33, 1},    {33, 129, 7},    {32, 384, 64},
-                           {65, 385, 31}, {500, 33, 96}, {64, 768, 32}, {250, 500, 130}, {20, 1000, 700}};
+                           {65, 385, 31}, {500, 33, 96}, {64, 768, 32}, {250, 500, 130}, {20, 1000, 700},
+                           {36, 400, 48}, {96, 33, 96},  {700, 500, 40}};
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
 
 at::Tensor wide(const at::Tensor& x) { return x.to(at::kDouble); }

@@ -215,9 +215,9 @@ struct ProductPart {
 };
 
 // Products in fp32 (kernels/wide_product.h) by panels: as many rows of A, or columns of B, as a tile of C in registers
-// has, as fp32 [depth][width]; so what a tile reads has no gaps, which would fill the first-level cache as well.
+// has, as fp32 [depth][width]; so a tile fetches nothing that it does not use.
 //
-// What panels are made of: rows of A, or columns of B, of which the last panel lacks what there is not; zeros there.
+// What panels are made of: rows of A, or columns of B. The last panel is filled up with zeros.
 struct PanelSource {
   const void* values;
   int64_t stride;  // elements between rows of the source
@@ -226,10 +226,12 @@ struct PanelSource {
 struct PackPanels {
   // Writes panels panel_stride elements apart.
   using Pack = void (*)(const PanelSource&, int64_t panel_stride, float* panels);
-  Pack along;   // rows of the source run along the panels: [depth, count]
-  Pack across;  // they run along the depth: [count, depth]. Of A: may write kPackSlack elements after the last panel.
+  Pack along;  // rows of the source run along the panels: [depth, count]
+  // They run along the depth: [count, depth], all of it at once. Panels of A are written in order, each perhaps up to
+  // kPackSlack elements beyond its end.
+  Pack across;
 };
-inline constexpr int64_t kPackSlack = 16;
+inline constexpr int64_t kPackSlack = 16;  // of a vector, stored for a panel that is narrower
 // c [rows, columns] = a b + addend of panels of A and one of B; each element the sum over the depth in order, then the
 // addend, which may be c.
 struct PanelProduct32 {
@@ -244,13 +246,13 @@ struct PanelProduct32 {
 };
 
 // RowProduct of many tokens in fp32, kOutputs outputs of one call, with the same bits. The inputs are divided into
-// kLanes parts, where lane l has the inputs l, l + kLanes, ...; of a lane there are the panels of kTokens tokens, and
-// of kOutputs outputs, one after another.
+// kLanes parts, where lane l has the inputs l, l + kLanes, ...; each lane has the panels of kTokens tokens, or of
+// kOutputs outputs, one after another.
 struct PanelRowProduct {
-  static constexpr int64_t kLanes = 16;  // of a vector, which has as many running sums of an output
-  static constexpr int64_t kTokens = 36, kOutputs = 32;
-  static constexpr int64_t kTile = kTokens * kOutputs;  // sums
-  static constexpr int64_t kTiles = 4;                  // one for each time that the lanes are halved
+  static constexpr int64_t kLanes = 16;                  // of a vector, which has as many running sums of an output
+  static constexpr int64_t kTokens = 36, kOutputs = 32;  // multiples of the widths of all instruction sets
+  static constexpr int64_t kTile = kTokens * kOutputs;   // sums
+  static constexpr int64_t kTiles = 4;                   // one for each time that the lanes are halved
   static_assert(1 << kTiles == kLanes);
   // Turning the weights costs a product of 16 tokens half of its rate, and pays from about this many on.
   static constexpr int64_t kLeastTokens = 32;

@@ -10,12 +10,14 @@
 
 namespace espalier::kernels {
 
-// Panels of kWidth rows of the source, those of a lane one after another, lanes lane_size elements apart.
+// Panels of kWidth rows of the source, those of a lane one after another, lanes lane_size elements apart; up to
+// padded_count rows, zeros after those of the source.
 template <class V, class T, int64_t kWidth>
-inline void pack_lanes(const PanelSource& source, int64_t lane_size, float* packed) {
+inline void pack_lanes(const PanelSource& source, int64_t padded_count, int64_t lane_size, float* packed) {
   constexpr int64_t kLanes = PanelRowProduct::kLanes, kStep = kWidth < V::kWidth ? kWidth : V::kWidth;
+  static_assert(kWidth % kStep == 0 && V::kWidth - kStep <= kPackSlack);
   const int64_t depth = PanelRowProduct::lane_inputs(source.depth);
-  for (int64_t first = 0; first < source.count; first += kWidth, packed += kWidth * depth)
+  for (int64_t first = 0; first < padded_count; first += kWidth, packed += kWidth * depth)
     for (int64_t i = 0; i < kWidth; i += kStep)
       transpose_rows<V, T>(rows_from<V, T>(source, first + i, kStep), kLanes * depth, [&](int64_t at, V value) {
         value.store(packed + at % kLanes * lane_size + at / kLanes * kWidth + i);
@@ -24,7 +26,7 @@ inline void pack_lanes(const PanelSource& source, int64_t lane_size, float* pack
 
 template <class V, class T>
 void pack_tokens(const PanelSource& source, float* packed) {
-  pack_lanes<V, T, kPanelRows<V>>(source, PanelRowProduct::token_lane_size(source.depth), packed);
+  pack_lanes<V, T, kPanelRows<V>>(source, source.count, PanelRowProduct::token_lane_size(source.depth), packed);
 }
 
 // Packed tokens and outputs.
@@ -81,7 +83,7 @@ void panel_row_product(const PanelRowProduct& args, int64_t block) {
                                       .stride = product.inputs,
                                       .count = count,
                                       .depth = product.inputs},
-                                     lane_size, weights);
+                                     kOutputs, lane_size, weights);
   const float* x = args.x;
   for (int64_t token = 0; token < product.tokens; token += kTokens, x += PanelRowProduct::tokens_size(product.inputs)) {
     const int64_t tokens = product.tokens - token < kTokens ? product.tokens - token : kTokens;

@@ -13,31 +13,34 @@ inline constexpr int64_t kPanelRows = V::kPanelRows;
 template <class V>
 inline constexpr int64_t kPanelColumns = V::kPanelVectors* V::kWidth;
 
-// One row of the source, of which a panel has kWidth elements.
+// At most kChunk elements of one row of the source, of which a panel has kWidth.
+template <class V, int64_t kWidth>
+inline constexpr int64_t kPackedChunk = kWidth % V::kWidth == 0 ? kWidth : 8 * kWidth;
 template <class V, class T, int64_t kWidth>
-inline void pack_row(const T* row, int64_t count, int64_t panel_stride, float* panels) {
-  constexpr int64_t kChunk = kWidth % V::kWidth == 0 ? kWidth : 8 * kWidth;  // widened at once
+inline void pack_chunk(const T* row, int64_t count, int64_t panel_stride, float* panels) {
+  constexpr int64_t kChunk = kPackedChunk<V, kWidth>;
   static_assert(kChunk % V::kWidth == 0);
-  for (int64_t first = 0; first < count; first += kChunk, panels += kChunk / kWidth * panel_stride) {
-    if (count - first >= kChunk && kChunk == kWidth) {
-      for (int64_t i = 0; i < kChunk; i += V::kWidth) V::load(row + first + i).store(panels + i);
-      continue;
-    }
-    float wide[kChunk];
-    const int64_t now = count - first < kChunk ? count - first : kChunk;
-    const int64_t padded = (now + kWidth - 1) / kWidth * kWidth;
-    for_each_vector<V>(now, [&](int64_t i, auto lanes) { lanes.load(row + first + i).store(wide + i); });
-    set_zero<V>(wide + now, padded - now);
-    for (int64_t i = 0; i < padded; i += kWidth)
-      __builtin_memcpy(panels + i / kWidth * panel_stride, wide + i, kWidth * sizeof(float));
+  if (count == kChunk && kChunk == kWidth) {
+    for (int64_t i = 0; i < kChunk; i += V::kWidth) V::load(row + i).store(panels + i);
+    return;
   }
+  float wide[kChunk];
+  const int64_t padded = (count + kWidth - 1) / kWidth * kWidth;
+  for_each_vector<V>(count, [&](int64_t i, auto lanes) { lanes.load(row + i).store(wide + i); });
+  set_zero<V>(wide + count, padded - count);
+  for (int64_t i = 0; i < padded; i += kWidth)
+    __builtin_memcpy(panels + i / kWidth * panel_stride, wide + i, kWidth * sizeof(float));
 }
 
 template <class V, class T, int64_t kWidth>
 void pack_along(const PanelSource& source, int64_t panel_stride, float* panels) {
-  const T* row = static_cast<const T*>(source.values);
-  for (int64_t at = 0; at < source.depth; ++at, row += source.stride, panels += kWidth)
-    pack_row<V, T, kWidth>(row, source.count, panel_stride, panels);
+  constexpr int64_t kChunk = kPackedChunk<V, kWidth>;
+  for (int64_t first = 0; first < source.count; first += kChunk, panels += kChunk / kWidth * panel_stride) {
+    const int64_t count = source.count - first < kChunk ? source.count - first : kChunk;
+    const T* row = static_cast<const T*>(source.values) + first;
+    for (int64_t at = 0; at < source.depth; ++at, row += source.stride)
+      pack_chunk<V, T, kWidth>(row, count, panel_stride, panels + at * kWidth);
+  }
 }
 
 // put(i, rows): element i of the depth of at most V::kWidth rows of the source, zeros for others. Up to padded_depth,
@@ -56,7 +59,7 @@ inline void transpose_rows(const PanelSource& source, int64_t padded_depth, cons
   });
 }
 
-// Rows first .. of the source, at most V::kWidth.
+// Rows of the source from `first` on, at most that many; beyond its last none.
 template <class V, class T>
 inline PanelSource rows_from(const PanelSource& source, int64_t first, int64_t most) {
   const int64_t left = source.count - first;
@@ -70,6 +73,7 @@ inline PanelSource rows_from(const PanelSource& source, int64_t first, int64_t m
 template <class V, class T, int64_t kWidth>
 void pack_across(const PanelSource& source, int64_t panel_stride, float* panels) {
   constexpr int64_t kStep = kWidth < V::kWidth ? kWidth : V::kWidth;
+  static_assert(kWidth % kStep == 0 && V::kWidth - kStep <= kPackSlack);
   for (int64_t first = 0; first < source.count; first += kWidth, panels += panel_stride)
     for (int64_t i = 0; i < kWidth; i += kStep)
       transpose_rows<V, T>(rows_from<V, T>(source, first + i, kStep), source.depth,

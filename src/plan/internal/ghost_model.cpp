@@ -12,14 +12,14 @@ constexpr double kFp32 = 4, kInt64 = 8;
 // logits at once, and kept.
 constexpr double kGradTokens = 1024, kForwardRows = 4096, kBackwardRows = 1024;
 constexpr double kLogitBlock = 16 << 20, kKeptLogits = 256 << 20;
-// Of fp32 panels: columns of one, the depth of a block of them, and the bytes that several blocks may have.
+// Of fp32 panels: columns of one (16 with AVX2), the depth of a block of them, and the bytes that several blocks may
+// have.
 constexpr double kPanel = 32, kDepthBlock = 384, kPackedBlocks = 16 << 20;
 
 // What is packed at once of an operand of fp32 panels.
 double panel_bytes(double depth, double columns) {
-  const double block = std::ceil(columns / kPanel) * kPanel * kDepthBlock * kFp32;
-  const double blocks = std::max(1.0, std::floor(kPackedBlocks / block));
-  return block * std::min(blocks, depth / kDepthBlock);
+  const double blocks = std::max(1.0, std::floor(kPackedBlocks / (columns * kDepthBlock * kFp32)));
+  return std::ceil(columns / kPanel) * kPanel * kDepthBlock * kFp32 * std::min(blocks, depth / kDepthBlock);
 }
 
 }  // namespace
